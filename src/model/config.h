@@ -1,0 +1,92 @@
+// What a model is, in numbers: sizes, validation, presets by name, the parameters in Hugging Face
+// names and order, the first weights, and what a step will need in memory. No libtorch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agreed/tile_grid.h"
+#include "base/result.h"
+
+namespace loom::model {
+
+/// How rotary frequencies are stretched beyond the context a model was first trained with.
+enum class RopeScalingKind : std::uint8_t {
+  kNone,
+  kLinear,  ///< every frequency divided by factor
+  kLlama3,  ///< low frequencies divided by factor, high ones kept, a ramp between
+};
+
+struct RopeScaling {
+  RopeScalingKind kind = RopeScalingKind::kNone;
+  float factor = 1.0f;
+  float low_freq_factor = 1.0f;        ///< kLlama3 only
+  float high_freq_factor = 4.0f;       ///< kLlama3 only
+  std::uint32_t original_context = 0;  ///< kLlama3 only, tokens
+
+  bool operator==(const RopeScaling&) const = default;
+};
+
+/// One decoder-only transformer. Counts are elements, heads, layers or tokens.
+struct ModelConfig {
+  std::string arch = "llama";  ///< family; "llama" is the only one so far
+  std::uint32_t vocab = 0;     ///< number of token ids
+  std::uint32_t layers = 0;
+  std::uint32_t width = 0;     ///< size of the residual stream
+  std::uint32_t heads = 0;     ///< query heads
+  std::uint32_t kv_heads = 0;  ///< key/value heads; divides heads
+  std::uint32_t head_dim = 0;  ///< even; usually width / heads
+  std::uint32_t ffn = 0;       ///< inner size of the feed-forward network
+  std::uint32_t context = 0;   ///< longest sequence, tokens
+  float rope_theta = 10000.0f;
+  float norm_eps = 1e-5f;
+  bool tie_embeddings = true;   ///< the output matrix is the embedding
+  float init_std = 0.02f;       ///< standard deviation of the first matrices
+  bool attention_bias = false;  ///< biases on q, k, v and o projections
+  bool mlp_bias = false;        ///< biases on gate, up and down projections
+  RopeScaling rope_scaling;
+
+  bool operator==(const ModelConfig&) const = default;
+};
+
+/// Checks every field against the stated limits; the error names field, value and limit.
+Status Validate(const ModelConfig& config);
+
+/// The named preset, e.g. "nano" or "loom-125m". Its vocab is the size the preset was planned for
+/// (256 for "nano", 32000 or 50304 else); the caller sets it to the tokenizer's. kNotFound lists
+/// the names and the nearest one.
+Result<ModelConfig> Preset(std::string_view name);
+/// The names of all presets, smallest model first.
+std::vector<std::string> PresetNames();
+
+/// All parameters in Hugging Face names and row-major shapes, in the order of the flat buffer:
+/// embedding, layers, final norm, and lm_head when untied.
+/// Requires: Validate(config) is ok.
+std::vector<agreed::TensorShape> ParameterShapes(const ModelConfig& config);
+/// The tile grid of ParameterShapes. Fails when Validate does.
+Result<agreed::TileGrid> MakeGrid(const ModelConfig& config);
+/// Number of trained values. Requires: Validate(config) is ok.
+std::uint64_t ParameterCount(const ModelConfig& config);
+
+/// Fills `weights` (flat buffer of the grid, padding zeroed) with the first weights: matrices
+/// N(0, init_std), o_proj and down_proj divided by sqrt(2 * layers), norms 1, biases 0. Tensor t
+/// draws from stream t of `seed`, through agreed::FillNormal: same bits on every machine.
+void InitWeights(const ModelConfig& config, const agreed::TileGrid& grid, std::uint64_t seed,
+                 std::span<float> weights);
+
+/// Peak bytes that a forward and backward of B sequences of T tokens keep beside weights and
+/// gradients. An estimate (upper side), for plans and limits.
+struct ActivationPlan {
+  std::uint64_t batch = 1;     ///< B, sequences
+  std::uint64_t length = 1;    ///< T, tokens
+  bool bf16 = false;           ///< activations of 2 bytes instead of 4
+  bool checkpointing = false;  ///< keep block inputs only, recompute one block at a time
+};
+std::uint64_t ActivationBytes(const ModelConfig& config, const ActivationPlan& plan);
+/// Multiply-adds times two of one token's forward and backward (6 N + attention), for tok/s plans.
+double TrainFlopsPerToken(const ModelConfig& config, std::uint64_t length);
+
+}  // namespace loom::model

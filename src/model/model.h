@@ -1,0 +1,88 @@
+// A transformer over flat weights: loss, gradients and logits. The caller owns weights and
+// gradients as flat fp32 buffers of one TileGrid; the model's tensors are views of them (on CUDA,
+// device copies that WeightsChanged and ForwardBackward keep in step). libtorch stays in model.cc.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "agreed/tile_grid.h"
+#include "base/result.h"
+#include "model/config.h"
+#include "tensor/runtime.h"
+
+namespace loom::model {
+
+/// A target with this id has no loss and is not counted.
+inline constexpr std::int32_t kIgnoreToken = -100;
+
+/// Sum of negative log-likelihoods in nats, and the number of targets that were summed.
+struct LossSum {
+  double nll = 0;
+  std::uint64_t tokens = 0;
+};
+
+struct ModelOptions {
+  tensor::Device device = tensor::Device::kAuto;
+  tensor::ComputeType compute = tensor::ComputeType::kFp32;  ///< kBf16: weights stay fp32 masters
+  bool checkpointing = false;  ///< recompute each block in the backward pass; same gradient bits
+};
+
+/// B sequences of T inputs and their T targets, row-major [B, T].
+struct Batch {
+  std::span<const std::int32_t> inputs;   ///< ids in [0, vocab)
+  std::span<const std::int32_t> targets;  ///< ids in [0, vocab) or kIgnoreToken
+  std::size_t batch = 0;                  ///< B
+  std::size_t length = 0;                 ///< T, at most the context
+};
+
+class Network;
+
+/// Thread: one compute thread. The spans must outlive the model.
+class Model {
+ public:
+  /// `weights` and `grads` are flat buffers of `grid` (flat_size elements), which must be the grid
+  /// of ParameterShapes(config). `grads` may be empty when only losses and logits are wanted.
+  static Result<std::unique_ptr<Model>> Create(const ModelConfig& config,
+                                               const agreed::TileGrid& grid,
+                                               const ModelOptions& options,
+                                               std::span<float> weights, std::span<float> grads);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  /// Must follow every change of the weight span. Free on the CPU, a copy to the device on CUDA.
+  void WeightsChanged();
+
+  /// Adds loss_scale * d(sum of token losses)/d(weights) to the gradient span and returns the sum.
+  /// With loss_scale = 1 / (non-ignored targets of the whole step), summed over its micro-batches,
+  /// the span holds the gradient of the mean loss; the caller zeroes it before the first one.
+  /// An error (bad shape, id out of range) leaves the gradients untouched.
+  Result<LossSum> ForwardBackward(const Batch& batch, float loss_scale);
+  /// The same from windows [B, T + 1]: token t + 1 is the target of token t. kIgnoreToken in a
+  /// window is an ignored target, and as an input reads as id 0 (padding at the end of a window).
+  Result<LossSum> ForwardBackward(std::span<const std::int32_t> tokens, std::size_t batch,
+                                  std::size_t length, float loss_scale);
+
+  /// The loss alone; no gradients, no activations kept.
+  Result<LossSum> Loss(const Batch& batch);
+  Result<LossSum> Loss(std::span<const std::int32_t> tokens, std::size_t batch, std::size_t length);
+
+  /// Logits [T, V] in fp32 of one sequence of 1..context ids.
+  Result<std::vector<float>> Logits(std::span<const std::int32_t> ids);
+
+  const ModelConfig& config() const;
+  const ModelOptions& options() const;  ///< with the device resolved
+
+  /// The layers underneath, for generation.
+  Network& network();
+
+ private:
+  struct State;
+  explicit Model(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace loom::model
