@@ -1,0 +1,34 @@
+// The sums of a round: weighted accumulation in canonical order, finite check, norm, token weights.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "agreed/isa.h"
+
+namespace loom::agreed {
+
+/// acc += weight * x; product and sum are rounded separately. Lengths are equal, no overlap.
+void AddScaled(std::span<float> acc, std::span<const float> x, float weight, Isa isa = BestIsa());
+
+/// out = a - b. out may be a or b (same range exactly). The pseudo-gradient is Subtract(theta,
+/// local).
+void Subtract(std::span<const float> a, std::span<const float> b, std::span<float> out,
+              Isa isa = BestIsa());
+
+/// No NaN and no infinity.
+bool AllFinite(std::span<const float> x, Isa isa = BestIsa());
+
+/// Sum of x^2 in double, in one fixed order: element i of a block of kSumBlock goes to lane i mod
+/// 16; lanes are added in index order, then blocks in index order. Padding with zeros changes
+/// nothing inside a block, but the sum over tiles is a different order: sum tile results in tile
+/// order.
+inline constexpr std::size_t kSumBlock = 4096;
+double SumSquares(std::span<const float> x, Isa isa = BestIsa());
+
+/// w_i = tokens_i / total, divided in double and rounded to fp32; all zero when the total is 0.
+/// The total must stay below 2^53.
+std::vector<float> TokenWeights(std::span<const std::uint64_t> tokens);
+
+}  // namespace loom::agreed
