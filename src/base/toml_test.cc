@@ -1,0 +1,57 @@
+// The TOML adapter keeps lines and order, turns parse errors into file:line, and quotes what it
+// reads.
+#include "base/toml.h"
+
+#include <gtest/gtest.h>
+
+#include "base/nearest.h"
+
+namespace loom {
+namespace {
+
+TEST(Toml, KeepsKindsLinesAndOrder) {
+  const auto table = ParseToml(
+      "# c\nb = 1\na = \"x\"\n[t]\nf = 0.5\nlist = [1, 2]\non = true\nd = 2020-01-01\n", "f");
+  ASSERT_TRUE(table.ok()) << table.error().ToString();
+  ASSERT_EQ(table->size(), 3u);
+  EXPECT_EQ((*table)[0].first, "b");
+  EXPECT_EQ((*table)[0].second.line, 2u);
+  EXPECT_EQ(std::get<std::int64_t>((*table)[0].second.value), 1);
+  EXPECT_EQ(std::get<std::string>((*table)[1].second.value), "x");
+  const TomlTable* inner = (*table)[2].second.AsTable();
+  ASSERT_NE(inner, nullptr);
+  EXPECT_EQ((*table)[2].second.line, 4u);
+  ASSERT_EQ(inner->size(), 4u);
+  EXPECT_DOUBLE_EQ(std::get<double>((*inner)[0].second.value), 0.5);
+  EXPECT_EQ(std::get<TomlArray>((*inner)[1].second.value).size(), 2u);
+  EXPECT_EQ((*inner)[3].second.KindName(), "a date or time");
+  EXPECT_EQ((*inner)[3].second.line, 8u);
+}
+
+TEST(Toml, ErrorsNameFileAndLine) {
+  const auto broken = ParseToml("a = 1\nb = \n", "run.toml");
+  ASSERT_FALSE(broken.ok());
+  EXPECT_NE(broken.error().message.find("run.toml:2"), std::string::npos) << broken.error().message;
+  EXPECT_FALSE(ParseToml("a = 1\na = 2\n", "run.toml").ok()) << "a key twice";
+  EXPECT_FALSE(ParseToml(std::string(kMaxTomlBytes + 1, '#'), "big").ok());
+  EXPECT_FALSE(ParseToml(std::string(5000, '['), "deep").ok());
+}
+
+TEST(Toml, QuoteRoundTrips) {
+  const std::string nasty = "a\"b\\c\nd\te\x01\x7f é";
+  const auto table = ParseToml("k = " + TomlQuote(nasty), "q");
+  ASSERT_TRUE(table.ok()) << table.error().ToString();
+  EXPECT_EQ(std::get<std::string>((*table)[0].second.value), nasty);
+}
+
+TEST(Nearest, FindsTypos) {
+  const std::string_view known[] = {"warmup_tokens", "width", "weight_decay", "layers"};
+  EXPECT_EQ(Nearest("widht", known), "width");
+  EXPECT_EQ(Nearest("warmup_token", known), "warmup_tokens");
+  EXPECT_EQ(Nearest("layer", known), "layers");
+  EXPECT_EQ(Nearest("zzz", known), "");
+  EXPECT_EQ(Nearest("x", {}), "");
+}
+
+}  // namespace
+}  // namespace loom
