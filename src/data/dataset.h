@@ -1,0 +1,60 @@
+// From corpus to training data: tokenizer, train and validation shards in one folder
+// (tokenizer.json, train-*.tokens, val-*.tokens), and the report of `loom data check`.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "data/config.h"
+#include "data/corpus.h"
+#include "data/shards.h"
+#include "data/tokenizer.h"
+
+namespace loom::data {
+
+/// What was built, or what would be (CheckData). Counts of characters and tokens include the
+/// separators between documents.
+struct DataReport {
+  CorpusStats corpus;
+  TokenizerKind tokenizer = TokenizerKind::kBytes;
+  std::uint32_t vocab_size = 0;
+  std::uint64_t characters = 0;
+  std::uint64_t train_tokens = 0;
+  std::uint64_t val_tokens = 0;
+  double unigram_entropy = 0;  ///< of the whole corpus, nats a token
+  std::vector<std::string> samples;  ///< first training windows, decoded (CheckData only)
+  std::vector<ShardFile> train_files, val_files;  ///< BuildDataset only
+
+  std::string ToText() const;
+  std::string ToJson() const;  ///< one object, one line
+};
+
+struct Dataset {
+  std::unique_ptr<Tokenizer> tokenizer;
+  TokenStream train;
+  TokenStream val;
+};
+
+/// The tokenizer that config.tokenizer names; `chars` reads the corpus for its characters.
+Result<std::unique_ptr<Tokenizer>> MakeTokenizer(const DataConfig& config);
+
+/// Reads the corpus (twice, a document at a time), cuts it at the character
+/// floor(characters * (1 - val_fraction)), and writes the folder. Same corpus, same files.
+Result<DataReport> BuildDataset(const DataConfig& config, const std::string& folder);
+
+/// Opens and checks a folder that BuildDataset wrote. The shards of a split are numbered from 0
+/// without a gap.
+Result<Dataset> OpenDataset(const std::string& folder);
+
+/// The same data in memory, for small corpora (at most max_tokens) and tests.
+Result<Dataset> LoadDataset(const DataConfig& config, std::uint64_t max_tokens = 1ULL << 30);
+
+/// `loom data check`: reads everything, skips and lists bad lines whatever skip_bad says, and
+/// decodes the first num_samples windows of context + 1 tokens.
+Result<DataReport> CheckData(const DataConfig& config, std::uint32_t context,
+                             std::uint32_t num_samples = 3);
+
+}  // namespace loom::data
