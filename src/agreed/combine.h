@@ -17,6 +17,10 @@ void AddScaled(std::span<float> acc, std::span<const float> x, float weight, Isa
 void Subtract(std::span<const float> a, std::span<const float> b, std::span<float> out,
               Isa isa = BestIsa());
 
+/// out = a + b, under the same rules.
+void Add(std::span<const float> a, std::span<const float> b, std::span<float> out,
+         Isa isa = BestIsa());
+
 /// No NaN and no infinity.
 bool AllFinite(std::span<const float> x, Isa isa = BestIsa());
 

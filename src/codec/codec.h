@@ -29,7 +29,7 @@ enum class CodecKind : std::uint8_t {
   kFp32 = 0,
   kBf16 = 1,
   kInt8 = 2
-};                                           ///< values stand in the spec
+};  ///< values stand in the spec
 std::string_view CodecName(CodecKind kind);  ///< "fp32", "bf16", "int8"
 Result<CodecKind> ParseCodec(std::string_view name);
 
