@@ -1,5 +1,6 @@
-// The self-signed X.509 certificate that carries a peer's key into TLS. It is made in memory at each
-// start, says nothing but the key, and never expires: identity is the key, checked by its hash.
+// The self-signed X.509 certificate that carries a peer's key into TLS. It is made in memory at
+// each start, says nothing but the key, and never expires: identity is the key, checked by its
+// hash.
 #pragma once
 
 #include "base/bytes.h"

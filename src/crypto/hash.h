@@ -1,4 +1,5 @@
-// SHA-256, the one hash of Loom: content ids, Merkle trees, record chains. OpenSSL stays in hash.cc.
+// SHA-256, the one hash of Loom: content ids, Merkle trees, record chains. OpenSSL stays in
+// hash.cc.
 #pragma once
 
 #include <memory>
@@ -26,9 +27,10 @@ class Sha256Stream {
   std::unique_ptr<State> state_;
 };
 
-/// Root of the binary Merkle tree over the leaves. An inner node is SHA-256(0x01 | left | right); an
-/// odd node moves up unchanged; one leaf is its own root; no leaves give the zero hash. Leaves are
-/// content hashes, which never start with the byte 0x01 by construction of their own prefix or size.
+/// Root of the binary Merkle tree over the leaves. An inner node is SHA-256(0x01 | left | right);
+/// an odd node moves up unchanged; one leaf is its own root; no leaves give the zero hash. Leaves
+/// are content hashes, which never start with the byte 0x01 by construction of their own prefix or
+/// size.
 Hash MerkleRoot(std::span<const Hash> leaves);
 
 }  // namespace loom::crypto

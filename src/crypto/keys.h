@@ -1,6 +1,7 @@
-// Ed25519 identities and signatures. A peer's key is its TLS key and its vote key; the peer id is the
-// SHA-256 of the DER SubjectPublicKeyInfo. Every signature covers a domain string, so that bytes
-// signed for one purpose are worth nothing for another. OpenSSL stays in keys.cc. Thread-safe.
+// Ed25519 identities and signatures. A peer's key is its TLS key and its vote key; the peer id is
+// the SHA-256 of the DER SubjectPublicKeyInfo. Every signature covers a domain string, so that
+// bytes signed for one purpose are worth nothing for another. OpenSSL stays in keys.cc.
+// Thread-safe.
 #pragma once
 
 #include <array>
@@ -60,16 +61,18 @@ class SigningKey {
   static SigningKey FromSeed(const Seed& seed);
   /// Any 32 bytes are a valid seed; another size is kInvalid.
   static Result<SigningKey> FromSeedBytes(ByteView seed);
-  /// Reads PKCS#8 PEM text, 64 hex digits or 32 raw bytes. kNotFound when there is no file, kInvalid
-  /// when it holds anything else. Warns when others than the owner can read it.
+  /// Reads PKCS#8 PEM text, 64 hex digits or 32 raw bytes. kNotFound when there is no file,
+  /// kInvalid when it holds anything else. Warns when others than the owner can read it.
   static Result<SigningKey> Load(const std::filesystem::path& path);
-  /// Writes PKCS#8 PEM with mode 600, synced and renamed into place. kConflict when the file exists.
+  /// Writes PKCS#8 PEM with mode 600, synced and renamed into place. kConflict when the file
+  /// exists.
   Status Save(const std::filesystem::path& path) const;
 
   const PublicKey& public_key() const;
   PeerId id() const;
   const Seed& seed() const;
-  /// Signs domain and message together; sign a hash instead of something large (the message is copied).
+  /// Signs domain and message together; sign a hash instead of something large (the message is
+  /// copied).
   Signature Sign(std::string_view domain, ByteView message) const;
 
  private:
@@ -78,7 +81,8 @@ class SigningKey {
   std::shared_ptr<const State> state_;
 };
 
-/// True when `signature` is the key's signature over this domain and message. False for anything else.
+/// True when `signature` is the key's signature over this domain and message. False for anything
+/// else.
 bool Verify(const PublicKey& key, std::string_view domain, ByteView message,
             const Signature& signature);
 

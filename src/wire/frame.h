@@ -1,6 +1,6 @@
-// The frame, the unit of every connection: {u32 length, u16 type, u16 flags, u64 request id}, then the
-// payload, little-endian. The length counts the header too. Each length is checked against the cap
-// of its type before anything is allocated.
+// The frame, the unit of every connection: {u32 length, u16 type, u16 flags, u64 request id}, then
+// the payload, little-endian. The length counts the header too. Each length is checked against the
+// cap of its type before anything is allocated.
 #pragma once
 
 #include <array>
@@ -35,14 +35,15 @@ std::array<std::byte, kFrameHeaderBytes> EncodeFrameHeader(std::uint16_t type, s
 
 /// Largest payload per frame type.
 struct FrameCaps {
-  std::uint32_t otherwise = 1 << 20;              ///< of a type that is not in the table
+  std::uint32_t otherwise = 1 << 20;  ///< of a type that is not in the table
   std::map<std::uint16_t, std::uint32_t> by_type;
 
   std::uint32_t Of(std::uint16_t type) const;
 };
 
 /// Reads the 16 bytes of a header and holds its length against the cap of its type.
-/// kLimit names the type, the length and the limit; kCorrupt a length that is shorter than the header.
+/// kLimit names the type, the length and the limit; kCorrupt a length that is shorter than the
+/// header.
 Result<FrameHeader> DecodeFrameHeader(ByteView header, const FrameCaps& caps);
 
 }  // namespace loom::wire
