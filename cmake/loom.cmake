@@ -97,3 +97,35 @@ function(loom_test name)
   add_test(NAME ${name} COMMAND ${name}_test)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
 endfunction()
+
+# loom_python_test(NAME SCRIPT [ARGS ...] [TIMEOUT s]): a test written in Python, run by .venv-test. Without
+# that folder (or when the script exits 77) ctest reports it as skipped, never as passed.
+function(loom_python_test name script)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "ARGS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 600)
+  endif()
+  add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tools/python_test ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${ARG_ARGS})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "python" SKIP_RETURN_CODE 77
+    ENVIRONMENT "HF_HUB_OFFLINE=1")
+endfunction()
+
+# loom_fuzz(NAME SOURCES... DEPS...): one libFuzzer target, the program fuzz_NAME of the target `fuzz_all`, in
+# builds with -DLOOM_FUZZ=ON (preset fuzz, clang 19). Other builds link the same source with a main that
+# replays fuzz/corpus/NAME, and run that as a test.
+add_custom_target(fuzz_all)
+function(loom_fuzz name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  list(TRANSFORM ARG_DEPS PREPEND loom_)
+  add_executable(fuzz_${name} ${ARG_SOURCES})
+  target_link_libraries(fuzz_${name} PRIVATE loom_flags ${ARG_DEPS})
+  set_target_properties(fuzz_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  if(LOOM_FUZZ)
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+    add_dependencies(fuzz_all fuzz_${name})
+  else()
+    target_sources(fuzz_${name} PRIVATE ${CMAKE_SOURCE_DIR}/fuzz/replay_main.cc)
+    add_test(NAME fuzz_${name} COMMAND fuzz_${name} ${CMAKE_SOURCE_DIR}/fuzz/corpus/${name})
+    set_tests_properties(fuzz_${name} PROPERTIES TIMEOUT 120)
+  endif()
+endfunction()
