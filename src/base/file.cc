@@ -31,7 +31,7 @@ struct Fd {
 };
 
 Result<std::size_t> RegularSize(int fd, const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd, &info) != 0) return FileError("stat", path);
   if (!S_ISREG(info.st_mode)) {
     return MakeError(Code::kInvalid, fmt::format("'{}' is not a regular file", path));
@@ -87,8 +87,8 @@ Result<std::string> ReadFile(const std::string& path, std::size_t max_bytes) {
   if (file.fd < 0) return FileError("open", path);
   LOOM_ASSIGN(const std::size_t size, RegularSize(file.fd, path));
   if (size > max_bytes) {
-    return MakeError(Code::kLimit, fmt::format("'{}' has {} bytes, the limit is {}", path, size,
-                                               max_bytes));
+    return MakeError(Code::kLimit,
+                     fmt::format("'{}' has {} bytes, the limit is {}", path, size, max_bytes));
   }
   std::string out(size, '\0');
   std::size_t done = 0;

@@ -20,7 +20,8 @@ using Object = std::vector<Member>;  ///< in the order of the text; keys are uni
 
 /// A JSON value. Integers that fit are kept exactly (u64 when not negative, else i64).
 struct Value {
-  std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string, Array, Object>
+  std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string, Array,
+               Object>
       data = nullptr;
 
   Value() = default;

@@ -29,7 +29,7 @@ struct Document {
 struct CorpusStats {
   std::vector<std::string> files;  ///< in the order they were read
   std::uint64_t documents = 0;
-  std::uint64_t bytes = 0;       ///< of the documents' text, without separators
+  std::uint64_t bytes = 0;  ///< of the documents' text, without separators
   std::uint64_t bad_count = 0;
   std::vector<BadLine> bad_lines;  ///< the first kMaxBadLines
 };

@@ -24,7 +24,7 @@ struct DataReport {
   std::uint64_t characters = 0;
   std::uint64_t train_tokens = 0;
   std::uint64_t val_tokens = 0;
-  double unigram_entropy = 0;  ///< of the whole corpus, nats a token
+  double unigram_entropy = 0;        ///< of the whole corpus, nats a token
   std::vector<std::string> samples;  ///< first training windows, decoded (CheckData only)
   std::vector<ShardFile> train_files, val_files;  ///< BuildDataset only
 

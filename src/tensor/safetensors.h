@@ -25,21 +25,21 @@ std::optional<DType> ParseDType(std::string_view name);
 /// Why a file was refused. The error's message starts with the fault's name.
 enum class SafetensorsFault : std::uint8_t {
   kNone,
-  kHeaderTooSmall,      ///< fewer than the 8 bytes of the length, or an empty header
-  kHeaderTooLarge,      ///< over kMaxSafetensorsHeader, or over the limits on depth and count
-  kHeaderTruncated,     ///< the file ends inside the header
+  kHeaderTooSmall,   ///< fewer than the 8 bytes of the length, or an empty header
+  kHeaderTooLarge,   ///< over kMaxSafetensorsHeader, or over the limits on depth and count
+  kHeaderTruncated,  ///< the file ends inside the header
   kInvalidUtf8,
-  kInvalidStart,        ///< the header does not start with '{'
-  kInvalidJson,         ///< no JSON, or not the object that the format asks for
+  kInvalidStart,  ///< the header does not start with '{'
+  kInvalidJson,   ///< no JSON, or not the object that the format asks for
   kDuplicateKey,
-  kMetadataNotString,   ///< __metadata__ holds something else than strings
+  kMetadataNotString,  ///< __metadata__ holds something else than strings
   kUnknownDType,
-  kInvalidTensor,       ///< a tensor entry with missing, extra or mistyped fields
-  kSizeMismatch,        ///< shape x dtype is not the span of data_offsets
-  kOverflow,            ///< the product of the shape does not fit 64 bits
-  kOffsetOutOfRange,    ///< data_offsets reversed or past the buffer
-  kOverlapOrHole,       ///< the tensors do not lie back to back
-  kBufferIncomplete,    ///< the tensors do not cover the buffer to its last byte
+  kInvalidTensor,     ///< a tensor entry with missing, extra or mistyped fields
+  kSizeMismatch,      ///< shape x dtype is not the span of data_offsets
+  kOverflow,          ///< the product of the shape does not fit 64 bits
+  kOffsetOutOfRange,  ///< data_offsets reversed or past the buffer
+  kOverlapOrHole,     ///< the tensors do not lie back to back
+  kBufferIncomplete,  ///< the tensors do not cover the buffer to its last byte
 };
 std::string_view SafetensorsFaultName(SafetensorsFault fault);
 
