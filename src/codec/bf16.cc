@@ -17,7 +17,7 @@ constexpr std::size_t kChunk = 4096;  // finite check and conversion share the f
 
 using Code16 [[gnu::aligned(1), gnu::may_alias]] = std::uint16_t;
 
-LOOM_KERNEL_INLINE bool EncodeBody(const float* x, Code16* out, std::size_t n) {
+LOOM_KERNEL_INLINE bool Bf16EncodeBody(const float* x, Code16* out, std::size_t n) {
   std::int32_t largest = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const std::int32_t magnitude = std::bit_cast<std::int32_t>(x[i]) & 0x7FFFFFFF;
@@ -31,9 +31,9 @@ LOOM_KERNEL_INLINE bool EncodeBody(const float* x, Code16* out, std::size_t n) {
   }
   return true;
 }
-LOOM_KERNEL(bool, Encode, (const float* x, Code16* out, std::size_t n), (x, out, n))
+LOOM_KERNEL(bool, Bf16Encode, (const float* x, Code16* out, std::size_t n), (x, out, n))
 
-LOOM_KERNEL_INLINE bool DecodeBody(const Code16* codes, float* out, std::size_t n) {
+LOOM_KERNEL_INLINE bool Bf16DecodeBody(const Code16* codes, float* out, std::size_t n) {
   std::uint16_t largest = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const auto magnitude = static_cast<std::uint16_t>(codes[i] & 0x7FFFU);
@@ -46,11 +46,11 @@ LOOM_KERNEL_INLINE bool DecodeBody(const Code16* codes, float* out, std::size_t 
   }
   return true;
 }
-LOOM_KERNEL(bool, Decode, (const Code16* codes, float* out, std::size_t n), (codes, out, n))
+LOOM_KERNEL(bool, Bf16Decode, (const Code16* codes, float* out, std::size_t n), (codes, out, n))
 
 class Bf16 final : public Codec {
  public:
-  explicit Bf16(Isa isa) : encode_(EncodePick(isa)), decode_(DecodePick(isa)) {}
+  explicit Bf16(Isa isa) : encode_(Bf16EncodePick(isa)), decode_(Bf16DecodePick(isa)) {}
   CodecKind kind() const override { return CodecKind::kBf16; }
   std::size_t EncodedSize(std::size_t n) const override { return 2 * n; }
 
@@ -81,8 +81,8 @@ class Bf16 final : public Codec {
   }
 
  private:
-  EncodeFunction encode_;
-  DecodeFunction decode_;
+  Bf16EncodeFunction encode_;
+  Bf16DecodeFunction decode_;
 };
 
 }  // namespace

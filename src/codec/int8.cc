@@ -17,6 +17,7 @@ namespace {
 // The largest scale whose 127-fold is finite; the float above it is max / 127 rounded up.
 constexpr float kMaxScale = 0x1.020406p+121F;
 constexpr float kRound = 0x1.8p23F;
+constexpr auto kRoundBits = std::bit_cast<std::int32_t>(kRound);
 
 std::size_t NumBlocks(std::size_t n) { return (n + kInt8Block - 1) / kInt8Block; }
 
@@ -37,17 +38,18 @@ LOOM_KERNEL_INLINE bool EncodeBlock(const float* x, std::byte* scale_out, std::i
   }
   LOOM_INDEPENDENT
   for (std::size_t i = 0; i < n; ++i) {
-    float v = x[i] / scale;
-    v = v < 127.0F ? v : 127.0F;
-    v = v > -127.0F ? v : -127.0F;
-    codes[i] = static_cast<std::int8_t>(std::bit_cast<std::uint32_t>(v + kRound));
+    // |x / scale| stays below 192: a denormal scale is coarse, any other keeps it near 127.
+    std::int32_t code = std::bit_cast<std::int32_t>(x[i] / scale + kRound) - kRoundBits;
+    code = code < 127 ? code : 127;
+    code = code > -127 ? code : -127;
+    codes[i] = static_cast<std::int8_t>(code);
   }
   return true;
 }
 
 // Index of the first block with a NaN or an infinity, or the number of blocks.
-LOOM_KERNEL_INLINE std::size_t EncodeBody(const float* x, std::byte* scales, std::int8_t* codes,
-                                          std::size_t n) {
+LOOM_KERNEL_INLINE std::size_t Int8EncodeBody(const float* x, std::byte* scales, std::int8_t* codes,
+                                              std::size_t n) {
   const std::size_t full = n / kInt8Block;
   for (std::size_t k = 0; k < full; ++k) {
     const std::size_t at = k * kInt8Block;
@@ -57,7 +59,7 @@ LOOM_KERNEL_INLINE std::size_t EncodeBody(const float* x, std::byte* scales, std
   if (at == n) return full;
   return EncodeBlock(x + at, scales + 4 * full, codes + at, n - at) ? full + 1 : full;
 }
-LOOM_KERNEL(std::size_t, Encode,
+LOOM_KERNEL(std::size_t, Int8Encode,
             (const float* x, std::byte* scales, std::int8_t* codes, std::size_t n),
             (x, scales, codes, n))
 
@@ -81,8 +83,8 @@ LOOM_KERNEL_INLINE bool DecodeBlock(const std::byte* scale_in, const std::int8_t
 }
 
 // Index of the first bad block, or the number of blocks.
-LOOM_KERNEL_INLINE std::size_t DecodeBody(const std::byte* scales, const std::int8_t* codes,
-                                          float* out, std::size_t n) {
+LOOM_KERNEL_INLINE std::size_t Int8DecodeBody(const std::byte* scales, const std::int8_t* codes,
+                                              float* out, std::size_t n) {
   const std::size_t full = n / kInt8Block;
   for (std::size_t k = 0; k < full; ++k) {
     const std::size_t at = k * kInt8Block;
@@ -92,13 +94,13 @@ LOOM_KERNEL_INLINE std::size_t DecodeBody(const std::byte* scales, const std::in
   if (at == n) return full;
   return DecodeBlock(scales + 4 * full, codes + at, out + at, n - at) ? full + 1 : full;
 }
-LOOM_KERNEL(std::size_t, Decode,
+LOOM_KERNEL(std::size_t, Int8Decode,
             (const std::byte* scales, const std::int8_t* codes, float* out, std::size_t n),
             (scales, codes, out, n))
 
 class Int8 final : public Codec {
  public:
-  explicit Int8(Isa isa) : encode_(EncodePick(isa)), decode_(DecodePick(isa)) {}
+  explicit Int8(Isa isa) : encode_(Int8EncodePick(isa)), decode_(Int8DecodePick(isa)) {}
   CodecKind kind() const override { return CodecKind::kInt8; }
   std::size_t EncodedSize(std::size_t n) const override { return 4 * NumBlocks(n) + n; }
 
@@ -133,8 +135,8 @@ class Int8 final : public Codec {
   }
 
  private:
-  EncodeFunction encode_;
-  DecodeFunction decode_;
+  Int8EncodeFunction encode_;
+  Int8DecodeFunction decode_;
 };
 
 }  // namespace
