@@ -1,0 +1,304 @@
+// Presets, the checks that need more than one key, and the canonical text of a spec.
+#include "train/spec.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "base/nearest.h"
+#include "crypto/hash.h"
+#include "model/config.h"
+#include "train/spec_keys.h"
+
+namespace loom::train {
+namespace {
+
+constexpr std::string_view kMagic = "loom-spec 1\n";
+
+/// A row of the cheat sheet of published settings; warm-up is given there in steps.
+struct SyncPreset {
+  std::string_view name;
+  std::uint32_t inner_steps;
+  collab::OuterKind outer;
+  float outer_lr, outer_momentum;
+  std::string_view codec;
+  float lr, final_share, beta2, weight_decay;
+  agreed::ScheduleKind schedule;
+  std::uint32_t warmup_steps;
+};
+
+using agreed::ScheduleKind;
+using collab::OuterKind;
+constexpr std::array kSyncPresets = {
+    SyncPreset{"loom-short", 30, OuterKind::kNesterov, 1.0F, 0.5F, "int8", 2e-3F, 0.1F, 0.95F, 0.1F,
+               ScheduleKind::kCosine, 50},
+    SyncPreset{"diloco", 500, OuterKind::kNesterov, 0.7F, 0.9F, "fp32", 4e-4F, 0.1F, 0.95F, 0.1F,
+               ScheduleKind::kCosine, 1000},
+    SyncPreset{"intellect-1", 100, OuterKind::kNesterov, 0.7F, 0.9F, "int8", 7.5e-5F, 0.0F, 0.95F,
+               0.1F, ScheduleKind::kWsd, 1000},
+    SyncPreset{"scaling-law", 30, OuterKind::kNesterov, 0.8F, 0.9F, "fp32", 4e-4F, 0.05F, 0.99F,
+               0.1F, ScheduleKind::kCosine, 1000},
+    SyncPreset{"photon", 128, OuterKind::kSgd, 1.0F, 0.0F, "fp32", 4e-4F, 0.1F, 0.95F, 0.1F,
+               ScheduleKind::kCosine, 1000},
+};
+
+std::uint64_t NumWorkers(const RunSpec& spec) {
+  return std::max<std::uint64_t>(1, spec.sync.workers);
+}
+
+/// The inverse of TomlQuote, for one line.
+bool Unquote(std::string_view text, std::string& out) {
+  if (text.size() < 2 || text.front() != '"' || text.back() != '"') return false;
+  text = text.substr(1, text.size() - 2);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\') {
+      if (text[i] == '"') return false;
+      out += text[i];
+      continue;
+    }
+    if (++i == text.size()) return false;
+    switch (text[i]) {
+      case '"':
+      case '\\':
+        out += text[i];
+        break;
+      case 'n':
+        out += '\n';
+        break;
+      case 't':
+        out += '\t';
+        break;
+      default:
+        return false;
+    }
+  }
+  return true;
+}
+
+template <class T>
+bool ParseNumber(std::string_view text, T& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// Sets the slot from its canonical form; false when the text has another form.
+struct Assign {
+  const Key& key;
+  std::string_view text;
+
+  bool operator()(bool* v) const {
+    *v = text == "true";
+    return text == "true" || text == "false";
+  }
+  bool operator()(std::uint32_t* v) const { return ParseNumber(text, *v); }
+  bool operator()(std::uint64_t* v) const { return ParseNumber(text, *v); }
+  bool operator()(float* v) const { return ParseNumber(text, *v); }
+  bool operator()(double* v) const { return ParseNumber(text, *v); }
+  bool operator()(std::string* v) const {
+    v->clear();
+    return Unquote(text, *v);
+  }
+  bool operator()(std::vector<std::string>*) const { return false; }
+  bool operator()(SizeSlot v) const { return ParseNumber(text, *v.value); }
+  bool operator()(ChoiceSlot v) const {
+    std::string word;
+    if (!Unquote(text, word)) return false;
+    const auto found = std::find(key.choices.begin(), key.choices.end(), word);
+    *v.value = static_cast<std::uint8_t>(found - key.choices.begin());
+    return found != key.choices.end();
+  }
+  bool operator()(WorkersSlot v) const {
+    if (text == "\"per-peer\"") {
+      *v.value = 0;
+      return true;
+    }
+    return ParseNumber(text, *v.value) && *v.value > 0;
+  }
+};
+
+std::vector<std::string_view> Lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> SyncPresetNames() {
+  std::vector<std::string> names;
+  for (const auto& preset : kSyncPresets) names.emplace_back(preset.name);
+  return names;
+}
+
+Status ApplyModelPreset(std::string_view name, RunFile& run) {
+  LOOM_ASSIGN(run.spec.model, model::Preset(name));
+  run.spec.model.vocab = 0;
+  run.model_preset = name;
+  return {};
+}
+
+Status ApplySyncPreset(std::string_view name, RunFile& run) {
+  const auto* preset = std::find_if(kSyncPresets.begin(), kSyncPresets.end(),
+                                    [&](const SyncPreset& p) { return p.name == name; });
+  if (preset == kSyncPresets.end()) {
+    std::string known;
+    std::vector<std::string_view> names;
+    for (const auto& p : kSyncPresets) {
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", p.name);
+      names.push_back(p.name);
+    }
+    const std::string_view nearest = Nearest(name, names);
+    return MakeError(
+        Code::kNotFound,
+        fmt::format("no sync preset is called '{}'; known: {}", name.substr(0, 40), known),
+        nearest.empty() ? "" : fmt::format("did you mean {}?", nearest));
+  }
+  RunSpec& spec = run.spec;
+  spec.sync.inner_steps = preset->inner_steps;
+  spec.sync.outer = preset->outer;
+  spec.sync.outer_lr = preset->outer_lr;
+  spec.sync.outer_momentum = preset->outer_momentum;
+  spec.sync.codec = preset->codec;
+  spec.optim.inner.adamw.beta1 = 0.9F;
+  spec.optim.inner.adamw.beta2 = preset->beta2;
+  spec.optim.inner.adamw.weight_decay = preset->weight_decay;
+  spec.optim.inner.clip_norm = 1.0F;
+  spec.optim.schedule.kind = preset->schedule;
+  spec.optim.schedule.peak = preset->lr;
+  spec.optim.schedule.final = preset->lr * preset->final_share;
+  spec.optim.schedule.warmup_tokens = preset->warmup_steps * TokensPerStep(spec) * NumWorkers(spec);
+  run.sync_preset = name;
+  return {};
+}
+
+RunFile DefaultRun() {
+  RunFile run;
+  run.spec.data.tokenizer = "chars";
+  run.spec.sync.rounds = 20;
+  const Status model = ApplyModelPreset(run.model_preset, run);
+  LOOM_CHECK(model.ok(), "{}", model.error().ToString());
+  run.spec.sync.context = run.spec.model.context;
+  const Status sync = ApplySyncPreset(run.sync_preset, run);
+  LOOM_CHECK(sync.ok(), "{}", sync.error().ToString());
+  return run;
+}
+
+std::uint64_t TokensPerStep(const RunSpec& spec) {
+  return std::uint64_t{spec.sync.batch} * spec.model.context;
+}
+
+Status ResolveSpec(RunSpec& spec) {
+  model::ModelConfig sized = spec.model;
+  if (sized.vocab == 0) sized.vocab = 256;
+  LOOM_RETURN_IF_ERROR(model::Validate(sized));
+  spec.sync.context = spec.model.context;
+  if (spec.sync.batch % spec.optim.accumulation != 0) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("optim.accumulation = {} does not divide optim.batch = {}",
+                                 spec.optim.accumulation, spec.sync.batch));
+  }
+  if (spec.sync.tile_elements % 256 != 0) {
+    return MakeError(Code::kInvalid, fmt::format("sync.tile_elements = {} is no multiple of 256",
+                                                 spec.sync.tile_elements));
+  }
+  agreed::ScheduleConfig& schedule = spec.optim.schedule;
+  if (schedule.total_tokens == 0 && schedule.kind != agreed::ScheduleKind::kConstant) {
+    if (spec.sync.rounds == 0) {
+      return MakeError(
+          Code::kInvalid,
+          "the learning rate's schedule has no end: optim.total_tokens and sync.rounds are 0",
+          "set one of them, or schedule = \"constant\"");
+    }
+    schedule.total_tokens =
+        spec.sync.rounds * spec.sync.inner_steps * TokensPerStep(spec) * NumWorkers(spec);
+    // A short run keeps the shape of a long one: at most a tenth of it warms up.
+    schedule.warmup_tokens = std::min(schedule.warmup_tokens, schedule.total_tokens / 10);
+    if (schedule.kind == agreed::ScheduleKind::kWsd && schedule.decay_tokens == 0) {
+      schedule.decay_tokens = schedule.total_tokens / 5;
+    }
+  }
+  return agreed::Validate(schedule);
+}
+
+std::string CanonicalSpec(const RunSpec& spec) {
+  RunFile run;
+  run.spec = spec;
+  std::string out(kMagic);
+  for (const Key& key : Keys()) {
+    if (key.agreed) out += fmt::format("{}.{} = {}\n", key.table, key.name, FormatValue(key, run));
+  }
+  return out;
+}
+
+Result<RunSpec> ParseCanonicalSpec(std::string_view text) {
+  if (text.size() > kMaxSpecBytes) {
+    return MakeError(Code::kLimit,
+                     fmt::format("spec: {} bytes, the limit is {}", text.size(), kMaxSpecBytes));
+  }
+  if (!text.starts_with(kMagic)) {
+    return MakeError(Code::kInvalid, "spec: it does not start with 'loom-spec 1'",
+                     "the run was made by another version of loom");
+  }
+  RunFile run;
+  const std::vector<std::string_view> lines = Lines(text.substr(kMagic.size()));
+  std::size_t line = 0;
+  for (const Key& key : Keys()) {
+    if (!key.agreed) continue;
+    const std::string start = fmt::format("{}.{} = ", key.table, key.name);
+    if (line == lines.size() || !lines[line].starts_with(start) ||
+        !std::visit(Assign{key, lines[line].substr(start.size())}, key.slot(run))) {
+      return MakeError(
+          Code::kInvalid,
+          fmt::format("spec line {}: '{}' where a value of {}.{} belongs", line + 2,
+                      line == lines.size() ? "" : lines[line].substr(0, 80), key.table, key.name),
+          "the run was made by another version of loom");
+    }
+    LOOM_RETURN_IF_ERROR(CheckValue(key, run));
+    ++line;
+  }
+  run.spec.sync.context = run.spec.model.context;
+  if (CanonicalSpec(run.spec) != text) {
+    return MakeError(Code::kInvalid, "spec: it is not in canonical form");
+  }
+  LOOM_RETURN_IF_ERROR(ResolveSpec(run.spec));
+  return run.spec;
+}
+
+Hash SpecHash(const RunSpec& spec) { return crypto::Sha256(AsBytes(CanonicalSpec(spec))); }
+
+std::vector<std::string> DiffSpecs(std::string_view ours, std::string_view theirs) {
+  const auto split = [](std::string_view line) {
+    const std::size_t at = line.find(" = ");
+    return at == std::string_view::npos ? std::pair(line, std::string_view{})
+                                        : std::pair(line.substr(0, at), line.substr(at + 3));
+  };
+  std::vector<std::string> out;
+  const auto our_lines = Lines(ours);
+  const auto their_lines = Lines(theirs);
+  const auto find = [&](const auto& lines, std::string_view key) -> std::string_view {
+    for (const auto line : lines) {
+      if (split(line).first == key) return split(line).second;
+    }
+    return "nothing";
+  };
+  for (const auto line : our_lines) {
+    const auto [key, value] = split(line);
+    const std::string_view other = find(their_lines, key);
+    if (other != value) out.push_back(fmt::format("{}: ours {}, theirs {}", key, value, other));
+  }
+  for (const auto line : their_lines) {
+    const auto [key, value] = split(line);
+    if (find(our_lines, key) == "nothing" && value != "nothing") {
+      out.push_back(fmt::format("{}: ours nothing, theirs {}", key, value));
+    }
+  }
+  return out;
+}
+
+}  // namespace loom::train

@@ -1,0 +1,102 @@
+// What a run is: the agreed tables of run.toml ([model] [data] [optim] [sync] [determinism]) as one
+// struct, and each peer's own [local] table. Every key stands once in the key table (spec_keys.h),
+// which reads, checks, writes and documents it. The canonical text of the agreed keys is what peers
+// compare; its SHA-256 is the spec hash.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agreed/schedule.h"
+#include "base/bytes.h"
+#include "base/id.h"
+#include "base/result.h"
+#include "collab/sync_config.h"
+#include "data/config.h"
+#include "model/config.h"
+#include "optim/inner_optimizer.h"
+
+namespace loom::train {
+
+/// The inner optimizer of every logical worker. The batch size is SyncConfig::batch.
+struct OptimConfig {
+  optim::InnerConfig inner;
+  agreed::ScheduleConfig schedule;  ///< keyed to the tokens of the whole run
+  std::uint32_t accumulation = 1;   ///< micro-batches that make one inner step; divides the batch
+};
+
+struct DeterminismConfig {
+  bool deterministic = true;  ///< same inputs and thread count, same bits
+  std::uint32_t threads = 0;  ///< of tensor operators on every peer; 0 = each peer's own choice
+};
+
+/// One peer's own settings; no other peer sees them.
+struct LocalConfig {
+  std::string dir;  ///< the peer's folder; empty = the first free ./loom-RUN-k
+  std::string device = "auto";
+  std::string compute = "fp32";
+  bool checkpointing = false;
+  std::uint32_t threads = 0;   ///< 0 = half of the logical processors
+  std::string listen;          ///< HOST:PORT; empty = decided by the invite, port chosen once
+  std::string announce;        ///< HOST:PORT that others dial
+  std::uint64_t max_up = 0;    ///< bytes a second over all connections; 0 = no limit
+  std::uint64_t max_down = 0;  ///< the same for receiving
+  std::uint32_t checkpoint_every = 10;  ///< rounds
+  std::uint32_t keep_checkpoints = 2;
+};
+
+struct RunSpec {
+  model::ModelConfig model;
+  data::DataConfig data;
+  OptimConfig optim;
+  collab::SyncConfig sync;
+  DeterminismConfig determinism;
+};
+
+/// run.toml as a whole.
+struct RunFile {
+  std::string model_preset = "nano";
+  std::string sync_preset = "loom-short";
+  RunSpec spec;
+  LocalConfig local;
+};
+
+inline constexpr std::size_t kMaxSpecBytes = 64 << 10;
+
+/// Every default, presets applied: what an empty run.toml means.
+RunFile DefaultRun();
+/// Model sizes of a named preset; vocab 0, the tokenizer's size.
+Status ApplyModelPreset(std::string_view name, RunFile& run);
+/// Settings of the rounds, and the inner optimizer that belongs to them.
+Status ApplySyncPreset(std::string_view name, RunFile& run);
+std::vector<std::string> SyncPresetNames();
+
+/// Parses run.toml; file_name only names it in errors. Relative data paths and local.dir are left
+/// as they are. The vocabulary may still be 0 (the tokenizer decides).
+Result<RunFile> ParseRun(std::string_view toml, std::string_view file_name);
+Result<RunFile> LoadRun(const std::string& path);
+
+/// Checks what no single key can: sizes that must fit each other. Fills what follows from others:
+/// sync.context, and schedule.total_tokens from the rounds when it is 0.
+Status ResolveSpec(RunSpec& spec);
+
+/// The commented run.toml that `loom init` writes: every key with its meaning, those at their
+/// default commented out. Parsing it gives the same run.
+std::string WriteRun(const RunFile& run);
+/// docs/run-toml.md.
+std::string RunTomlReference();
+
+/// Agreed keys, one "table.key = value" a line, in the order of the key table.
+std::string CanonicalSpec(const RunSpec& spec);
+/// Reads exactly what CanonicalSpec writes; anything else is an error that names the line.
+Result<RunSpec> ParseCanonicalSpec(std::string_view text);
+Hash SpecHash(const RunSpec& spec);
+/// The lines in which two specs differ, as "table.key: ours VALUE, theirs VALUE".
+std::vector<std::string> DiffSpecs(std::string_view ours, std::string_view theirs);
+
+/// Tokens that one worker uses in an inner step.
+std::uint64_t TokensPerStep(const RunSpec& spec);
+
+}  // namespace loom::train

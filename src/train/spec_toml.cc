@@ -1,0 +1,342 @@
+// run.toml in and out: TOML values into the slots of the key table with errors that name file,
+// line, key, value and limit; and the commented file and reference page made from the same table.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/file.h"
+#include "base/nearest.h"
+#include "base/toml.h"
+#include "train/spec.h"
+#include "train/spec_keys.h"
+
+namespace loom::train {
+namespace {
+
+constexpr std::size_t kMaxPaths = 4096;
+
+class RunParser {
+ public:
+  explicit RunParser(std::string_view file) : file_(file) {}
+
+  Result<RunFile> Parse(const TomlTable& document) {
+    LOOM_RETURN_IF_ERROR(CheckNames(document));
+    run_ = DefaultRun();
+    LOOM_RETURN_IF_ERROR(ApplyPreset(document, "model", ApplyModelPreset));
+    // Warm-up of a preset is given in steps, so the size of a step has to be known before it.
+    LOOM_RETURN_IF_ERROR(ApplyKeys(document, true));
+    LOOM_RETURN_IF_ERROR(ApplyPreset(document, "sync", ApplySyncPreset));
+    LOOM_RETURN_IF_ERROR(ApplyKeys(document, false));
+    DeriveModelSizes();
+    if (Status resolved = ResolveSpec(run_.spec); !resolved) {
+      return std::move(resolved).error().Context(file_);
+    }
+    return std::move(run_);
+  }
+
+ private:
+  Error At(std::uint32_t line, Code code, std::string message, std::string hint = {}) const {
+    return MakeError(code, fmt::format("{}:{}: {}", file_, line, message), std::move(hint));
+  }
+
+  static const Key* Find(std::string_view table, std::string_view name) {
+    for (const Key& key : Keys()) {
+      if (key.table == table && key.name == name) return &key;
+    }
+    return nullptr;
+  }
+
+  Status CheckNames(const TomlTable& document) {
+    for (const auto& [table, value] : document) {
+      const auto tables = TableNames();
+      if (std::find(tables.begin(), tables.end(), table) == tables.end()) {
+        return UnknownTable(table, value);
+      }
+      const TomlTable* entries = value.AsTable();
+      if (entries == nullptr) {
+        return At(value.line, Code::kInvalid, fmt::format("{} is {}", table, value.KindName()),
+                  fmt::format("it is a table: write [{}] on a line of its own", table));
+      }
+      for (const auto& [name, entry] : *entries) {
+        if (Find(table, name) == nullptr) return UnknownKey(table, name, entry.line);
+        set_.insert(table + "." + name);
+      }
+    }
+    return {};
+  }
+
+  Error UnknownTable(std::string_view table, const TomlValue& value) const {
+    std::string hint = "the tables are";
+    for (const auto known : TableNames()) hint += fmt::format(" [{}]", known);
+    if (value.AsTable() == nullptr) {
+      for (const Key& key : Keys()) {
+        if (key.name == table) hint = fmt::format("{} belongs below [{}]", table, key.table);
+      }
+    } else if (const auto nearest = Nearest(table, TableNames()); !nearest.empty()) {
+      hint = fmt::format("did you mean [{}]?", nearest);
+    }
+    return At(value.line, Code::kInvalid, fmt::format("'{}' is not known", table), hint);
+  }
+
+  Error UnknownKey(std::string_view table, std::string_view name, std::uint32_t line) const {
+    std::vector<std::string_view> known;
+    std::string hint;
+    for (const Key& key : Keys()) {
+      if (key.table == table) known.push_back(key.name);
+      if (key.name == name) hint = fmt::format("{} belongs below [{}]", name, key.table);
+    }
+    if (hint.empty()) {
+      const auto nearest = Nearest(name, known);
+      hint = nearest.empty() ? fmt::format("`loom init --keys` lists every key of [{}]", table)
+                             : fmt::format("did you mean {}?", nearest);
+    }
+    return At(line, Code::kInvalid, fmt::format("{}.{} is not known", table, name), hint);
+  }
+
+  Status ApplyPreset(const TomlTable& document, std::string_view table,
+                     Status (*apply)(std::string_view, RunFile&)) {
+    for (const auto& [name, value] : document) {
+      if (name != table) continue;
+      for (const auto& [key, entry] : *value.AsTable()) {
+        if (key != "preset") continue;
+        const auto* text = std::get_if<std::string>(&entry.value);
+        if (text == nullptr) return WrongKind(*Find(table, "preset"), entry, "a string");
+        if (Status applied = apply(*text, run_); !applied) {
+          return std::move(applied).error().Context(fmt::format("{}:{}", file_, entry.line));
+        }
+        return {};
+      }
+    }
+    return apply(table == "model" ? run_.model_preset : run_.sync_preset, run_);
+  }
+
+  /// Every key but the presets; or only those that size a step.
+  Status ApplyKeys(const TomlTable& document, bool sizes_only) {
+    for (const auto& [table, value] : document) {
+      for (const auto& [name, entry] : *value.AsTable()) {
+        if (name == "preset") continue;
+        const bool size = name == "context" || name == "batch" || name == "workers";
+        if (sizes_only && !size) continue;
+        LOOM_RETURN_IF_ERROR(ApplyKey(*Find(table, name), entry));
+      }
+    }
+    return {};
+  }
+
+  Error WrongKind(const Key& key, const TomlValue& value, std::string_view wanted) const {
+    const std::string limits = FormatLimits(key);
+    return At(value.line, Code::kInvalid,
+              fmt::format("{}.{} is {}, not {}", key.table, key.name, value.KindName(), wanted),
+              limits.empty() ? "" : fmt::format("allowed: {}", limits));
+  }
+
+  Status ApplyKey(const Key& key, const TomlValue& value) {
+    LOOM_RETURN_IF_ERROR(
+        std::visit([&](auto slot) { return Store(key, value, slot); }, key.slot(run_)));
+    if (Status checked = CheckValue(key, run_); !checked) {
+      return std::move(checked).error().Context(fmt::format("{}:{}", file_, value.line));
+    }
+    return {};
+  }
+
+  Status Store(const Key& key, const TomlValue& value, bool* out) {
+    const auto* flag = std::get_if<bool>(&value.value);
+    if (flag == nullptr) return WrongKind(key, value, "true or false");
+    *out = *flag;
+    return {};
+  }
+  template <class T>
+    requires(std::is_same_v<T, std::uint32_t> || std::is_same_v<T, std::uint64_t>)
+  Status Store(const Key& key, const TomlValue& value, T* out) {
+    double number = 0;
+    if (const auto* integer = std::get_if<std::int64_t>(&value.value)) {
+      number = static_cast<double>(*integer);
+    } else if (const auto* real = std::get_if<double>(&value.value);
+               real != nullptr && *real == std::floor(*real)) {
+      number = *real;  // 1e6 is a fine way to write a million
+    } else {
+      return WrongKind(key, value, "an integer");
+    }
+    if (!(number >= key.min && number <= key.max)) {
+      return At(value.line, Code::kInvalid,
+                fmt::format("{}.{} = {} is outside of {}", key.table, key.name, number,
+                            FormatLimits(key)));
+    }
+    *out = static_cast<T>(number);
+    return {};
+  }
+  template <class T>
+    requires(std::is_floating_point_v<T>)
+  Status Store(const Key& key, const TomlValue& value, T* out) {
+    if (const auto* real = std::get_if<double>(&value.value)) {
+      *out = static_cast<T>(*real);
+    } else if (const auto* integer = std::get_if<std::int64_t>(&value.value)) {
+      *out = static_cast<T>(*integer);
+    } else {
+      return WrongKind(key, value, "a number");
+    }
+    return {};
+  }
+  Status Store(const Key& key, const TomlValue& value, std::string* out) {
+    const auto* text = std::get_if<std::string>(&value.value);
+    if (text == nullptr) return WrongKind(key, value, "a string");
+    *out = *text;
+    return {};
+  }
+  Status Store(const Key& key, const TomlValue& value, std::vector<std::string>* out) {
+    out->clear();
+    if (const auto* text = std::get_if<std::string>(&value.value)) {
+      out->push_back(*text);
+      return {};
+    }
+    const auto* items = std::get_if<TomlArray>(&value.value);
+    if (items == nullptr) return WrongKind(key, value, "a string or an array of strings");
+    if (items->size() > kMaxPaths) {
+      return At(value.line, Code::kLimit,
+                fmt::format("{}.{} has {} items, the limit is {}", key.table, key.name,
+                            items->size(), kMaxPaths));
+    }
+    for (const TomlValue& item : *items) {
+      const auto* text = std::get_if<std::string>(&item.value);
+      if (text == nullptr) return WrongKind(key, item, "a string");
+      out->push_back(*text);
+    }
+    return {};
+  }
+  Status Store(const Key& key, const TomlValue& value, SizeSlot out) {
+    if (const auto* text = std::get_if<std::string>(&value.value)) {
+      auto size = ParseSize(*text);
+      if (!size) {
+        return std::move(size).error().Context(
+            fmt::format("{}:{}: {}.{}", file_, value.line, key.table, key.name));
+      }
+      *out.value = *size;
+      return {};
+    }
+    return Store(key, value, out.value);
+  }
+  Status Store(const Key& key, const TomlValue& value, ChoiceSlot out) {
+    const auto* text = std::get_if<std::string>(&value.value);
+    if (text == nullptr) return WrongKind(key, value, "a string");
+    const auto found = std::find(key.choices.begin(), key.choices.end(), *text);
+    if (found == key.choices.end()) {
+      const auto nearest = Nearest(*text, key.choices);
+      return At(value.line, Code::kInvalid,
+                fmt::format("{}.{} = \"{}\" is none of {}", key.table, key.name,
+                            text->substr(0, 40), FormatLimits(key)),
+                nearest.empty() ? "" : fmt::format("did you mean \"{}\"?", nearest));
+    }
+    *out.value = static_cast<std::uint8_t>(found - key.choices.begin());
+    return {};
+  }
+  Status Store(const Key& key, const TomlValue& value, WorkersSlot out) {
+    if (const auto* text = std::get_if<std::string>(&value.value)) {
+      if (*text == "per-peer") {
+        *out.value = 0;
+        return {};
+      }
+      return At(value.line, Code::kInvalid,
+                fmt::format("{}.{} = \"{}\" is neither a number nor \"per-peer\"", key.table,
+                            key.name, text->substr(0, 40)));
+    }
+    LOOM_RETURN_IF_ERROR(Store(key, value, out.value));
+    if (*out.value == 0) {
+      return At(value.line, Code::kInvalid, "sync.workers = 0: nobody would work",
+                "write \"per-peer\" for one worker on each peer");
+    }
+    return {};
+  }
+
+  /// Sizes that follow from others unless they are given.
+  void DeriveModelSizes() {
+    model::ModelConfig& config = run_.spec.model;
+    const auto given = [&](const char* name) {
+      return set_.contains(std::string("model.") + name);
+    };
+    if ((given("width") || given("heads")) && !given("head_dim") && config.heads > 0) {
+      config.head_dim = config.width / config.heads;
+    }
+    if (given("heads") && !given("kv_heads")) config.kv_heads = config.heads;
+    if (given("width") && !given("ffn")) config.ffn = (config.width * 8 / 3 + 7) / 8 * 8;
+  }
+
+  std::string file_;
+  RunFile run_;
+  std::set<std::string> set_;
+};
+
+std::string Comment(const Key& key) {
+  std::string limits = FormatLimits(key);
+  if (key.table == "model" && key.name == "preset") {
+    for (const auto& name : model::PresetNames()) limits += (limits.empty() ? "" : " | ") + name;
+  } else if (key.table == "sync" && key.name == "preset") {
+    for (const auto& name : SyncPresetNames()) limits += (limits.empty() ? "" : " | ") + name;
+  }
+  return limits.empty() ? std::string(key.text) : fmt::format("{} ({})", key.text, limits);
+}
+
+}  // namespace
+
+Result<RunFile> ParseRun(std::string_view toml, std::string_view file_name) {
+  LOOM_ASSIGN(const TomlTable document, ParseToml(toml, file_name));
+  return RunParser(file_name).Parse(document);
+}
+
+Result<RunFile> LoadRun(const std::string& path) {
+  LOOM_ASSIGN(const std::string text, ReadFile(path, kMaxTomlBytes));
+  return ParseRun(text, path);
+}
+
+std::string WriteRun(const RunFile& run) {
+  // What the file would mean without the keys that are written out.
+  RunFile base = DefaultRun();
+  const bool presets =
+      ApplyModelPreset(run.model_preset, base) && ApplySyncPreset(run.sync_preset, base);
+  LOOM_CHECK(presets, "presets {} and {}", run.model_preset, run.sync_preset);
+  std::string out =
+      "# A run of loom. Lines that start with # show a key at its default. The tables [model], "
+      "[data],\n"
+      "# [optim], [sync] and [determinism] are the same on every peer; [local] is this machine's "
+      "own.\n";
+  std::string_view table;
+  for (const Key& key : Keys()) {
+    if (key.table != table) {
+      table = key.table;
+      out += fmt::format("\n# {}\n[{}]\n", TableText(table), table);
+    }
+    const std::string value = FormatValue(key, run);
+    const bool active =
+        key.name == "preset" || key.name == "paths" || value != FormatValue(key, base);
+    out += fmt::format("# {}\n{}{} = {}\n", Comment(key), active ? "" : "# ", key.name, value);
+  }
+  return out;
+}
+
+std::string RunTomlReference() {
+  const RunFile defaults = DefaultRun();
+  std::string out =
+      "# run.toml\n\nEvery key of a run, made from the table in `src/train/spec_keys.cc` by `loom "
+      "init --keys`.\n"
+      "Keys marked *agreed* are part of the spec: peers with another value are refused. Defaults "
+      "are those\n"
+      "of the presets `nano` and `loom-short`.\n";
+  std::string_view table;
+  for (const Key& key : Keys()) {
+    if (key.table != table) {
+      table = key.table;
+      out += fmt::format("\n## [{}]\n\n{}\n\n| key | default | meaning |\n|---|---|---|\n", table,
+                         TableText(table));
+    }
+    std::string comment = Comment(key);
+    for (std::size_t at = 0; (at = comment.find(" | ", at)) != std::string::npos;) {
+      comment.replace(at, 3, ", ");
+    }
+    out += fmt::format("| `{}`{} | `{}` | {} |\n", key.name, key.agreed ? " *agreed*" : "",
+                       FormatValue(key, defaults), comment);
+  }
+  return out;
+}
+
+}  // namespace loom::train

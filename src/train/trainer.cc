@@ -1,0 +1,206 @@
+// A worker's round: copy the agreed weights, then for each batch of samples zero, accumulate, clip,
+// step. The learning rate depends on the tokens of the whole run, never on local steps.
+#include "train/trainer.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "agreed/combine.h"
+#include "agreed/schedule.h"
+#include "wire/bytes_io.h"
+
+namespace loom::train {
+namespace {
+
+constexpr std::uint32_t kStateMagic = 0x54534C57;  // "WLST"
+constexpr std::uint16_t kStateVersion = 1;
+
+Result<model::ModelOptions> OptionsOf(const LocalConfig& local) {
+  model::ModelOptions options;
+  LOOM_ASSIGN(options.device, tensor::ParseDevice(local.device));
+  LOOM_ASSIGN(options.compute, tensor::ParseComputeType(local.compute));
+  options.checkpointing = local.checkpointing;
+  return options;
+}
+
+/// The longest prefix of samples that are consecutive numbers.
+std::size_t RunLength(std::span<const std::uint64_t> samples) {
+  std::size_t n = 1;
+  while (n < samples.size() && samples[n] == samples[n - 1] + 1) ++n;
+  return n;
+}
+
+std::uint64_t CountTargets(std::span<const std::int32_t> windows, std::size_t width) {
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    count += i % width != 0 && windows[i] != model::kIgnoreToken ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace
+
+StepEngine::StepEngine(const RunSpec& spec, data::TokenStream train, data::Sampler sampler)
+    : spec_(spec), train_(std::move(train)), sampler_(sampler) {}
+
+Result<std::unique_ptr<StepEngine>> StepEngine::Make(const RunSpec& spec, const LocalConfig& local,
+                                                     data::TokenStream train) {
+  LOOM_ASSIGN(data::Sampler sampler,
+              data::Sampler::Make(train.size(), spec.model.context, spec.data.seed));
+  std::unique_ptr<StepEngine> engine(new StepEngine(spec, std::move(train), sampler));
+  LOOM_ASSIGN(engine->options_, OptionsOf(local));
+  LOOM_ASSIGN(engine->grid_,
+              agreed::TileGrid::Make(model::ParameterShapes(spec.model), spec.sync.tile_elements));
+  LOOM_ASSIGN(engine->gradients_, agreed::FlatBuffer::Allocate(engine->grid_.flat_size()));
+  return engine;
+}
+
+Status StepEngine::Bind(std::span<float> weights) {
+  if (model_ != nullptr && weights.data() == weights_.data()) {
+    model_->WeightsChanged();
+    return {};
+  }
+  LOOM_ASSIGN(model_,
+              model::Model::Create(spec_.model, grid_, options_, weights, gradients_.span()));
+  weights_ = weights;
+  return {};
+}
+
+void StepEngine::WeightsChanged() { model_->WeightsChanged(); }
+
+void StepEngine::ZeroGradients() { optim::ZeroGradients(gradients_.span()); }
+
+Result<model::LossSum> StepEngine::AddGradient(std::span<const std::uint64_t> samples,
+                                               float loss_scale) {
+  const std::size_t width = std::size_t{spec_.model.context} + 1;
+  const std::size_t micro = std::max<std::size_t>(1, spec_.sync.batch / spec_.optim.accumulation);
+  model::LossSum total;
+  std::vector<std::int32_t> windows;
+  while (!samples.empty()) {
+    const std::size_t rows = std::min(micro, samples.size());
+    windows.clear();
+    for (std::size_t row = 0; row < rows;) {
+      const std::size_t run = RunLength(samples.subspan(row, rows - row));
+      const auto part = data::ReadSamples(train_, sampler_, samples[row], run);
+      windows.insert(windows.end(), part.begin(), part.end());
+      row += run;
+    }
+    LOOM_ASSIGN(const model::LossSum part,
+                model_->ForwardBackward(windows, rows, width - 1, loss_scale));
+    if (part.tokens != CountTargets(windows, width)) {
+      return MakeError(Code::kInternal, fmt::format("loss over {} targets, the samples have {}",
+                                                    part.tokens, CountTargets(windows, width)));
+    }
+    total.nll += part.nll;
+    total.tokens += part.tokens;
+    samples = samples.subspan(rows);
+  }
+  return total;
+}
+
+Result<std::vector<std::uint64_t>> SamplesOf(std::span<const collab::Range> ranges,
+                                             std::uint64_t limit) {
+  std::vector<std::uint64_t> samples;
+  for (const collab::Range& range : ranges) {
+    if (range.last < range.first || range.size() > limit - samples.size()) {
+      return MakeError(Code::kLimit,
+                       fmt::format("work on samples {}..{} after {} others: the limit is {}",
+                                   range.first, range.last, samples.size(), limit));
+    }
+    for (std::uint64_t n = range.first; n <= range.last; ++n) samples.push_back(n);
+  }
+  return samples;
+}
+
+TrainWorker::TrainWorker(std::shared_ptr<StepEngine> engine, optim::InnerOptimizer optimizer)
+    : engine_(std::move(engine)), optimizer_(std::move(optimizer)) {}
+
+Result<std::unique_ptr<TrainWorker>> TrainWorker::Make(std::shared_ptr<StepEngine> engine) {
+  LOOM_ASSIGN(auto optimizer,
+              optim::InnerOptimizer::Make(engine->grid(), engine->spec().optim.inner));
+  return std::unique_ptr<TrainWorker>(new TrainWorker(std::move(engine), std::move(optimizer)));
+}
+
+Result<collab::WorkDone> TrainWorker::Work(const collab::WorkOrder& order,
+                                           std::span<const float> start, std::span<float> theta,
+                                           const std::atomic<bool>& cut) {
+  const std::uint64_t flat = engine_->grid().flat_size();
+  if (start.size() != flat || theta.size() != flat || order.batch == 0) {
+    return MakeError(Code::kInternal,
+                     fmt::format("work on {} and {} values in batches of {}, the model has {}",
+                                 start.size(), theta.size(), order.batch, flat));
+  }
+  LOOM_ASSIGN(const std::vector<std::uint64_t> samples, SamplesOf(order.ranges));
+  std::copy(start.begin(), start.end(), theta.begin());
+  LOOM_RETURN_IF_ERROR(engine_->Bind(theta));
+
+  collab::WorkDone done;
+  for (std::size_t at = 0; at < samples.size() && !cut.load(std::memory_order_relaxed);
+       at += order.batch) {
+    const auto batch =
+        std::span(samples).subspan(at, std::min<std::size_t>(order.batch, samples.size() - at));
+    const auto targets = static_cast<float>(batch.size() * engine_->spec().model.context);
+    engine_->ZeroGradients();
+    LOOM_ASSIGN(const model::LossSum loss, engine_->AddGradient(batch, 1.0F / targets));
+    const float lr =
+        agreed::LearningRate(engine_->spec().optim.schedule,
+                             order.tokens_before + (done.steps + 1) * order.tokens_per_step);
+    LOOM_ASSIGN(const optim::StepReport step, optimizer_.Step(theta, engine_->gradients(), lr));
+    engine_->WeightsChanged();
+    done.samples += batch.size();
+    done.tokens += loss.tokens;
+    done.loss_sum += loss.nll;
+    done.grad_norm = static_cast<float>(step.grad_norm);
+    done.learning_rate = lr;
+    ++done.steps;
+  }
+  return done;
+}
+
+void TrainWorker::Reset() { optimizer_.Reset(); }
+
+// u32 magic, u16 version, u64 step, u64 n, n first moments, n second moments (fp32, little-endian).
+Bytes TrainWorker::SaveState() const {
+  wire::Writer out;
+  out.Int(kStateMagic);
+  out.Int(kStateVersion);
+  out.Int(optimizer_.step());
+  out.Int(std::uint64_t{optimizer_.first_moment().size()});
+  out.Raw(AsBytes(optimizer_.first_moment()));
+  out.Raw(AsBytes(optimizer_.second_moment()));
+  return std::move(out).Take();
+}
+
+Status TrainWorker::RestoreState(ByteView bytes) {
+  wire::Reader in(bytes);
+  const auto magic = in.Int<std::uint32_t>();
+  const auto version = in.Int<std::uint16_t>();
+  if (in.ok() && (magic != kStateMagic || version != kStateVersion)) {
+    return MakeError(Code::kCorrupt,
+                     fmt::format("inner state: magic {:08x} version {}, expected {:08x} version {}",
+                                 magic, version, kStateMagic, kStateVersion));
+  }
+  const auto step = in.Int<std::uint64_t>();
+  const auto count = in.Int<std::uint64_t>();
+  const std::uint64_t flat = engine_->grid().flat_size();
+  if (in.ok() && count != flat) {
+    return MakeError(Code::kCorrupt,
+                     fmt::format("inner state: {} moments, the model has {} values", count, flat));
+  }
+  std::vector<float> first(flat);
+  std::vector<float> second(flat);
+  for (auto* moments : {&first, &second}) {
+    const ByteView raw = in.Raw(flat * sizeof(float));
+    if (raw.size() == flat * sizeof(float)) std::memcpy(moments->data(), raw.data(), raw.size());
+  }
+  LOOM_RETURN_IF_ERROR(in.Finish("inner state"));
+  if (!agreed::AllFinite(first) || !agreed::AllFinite(second) ||
+      std::any_of(second.begin(), second.end(), [](float v) { return v < 0; })) {
+    return MakeError(Code::kCorrupt,
+                     "inner state: a moment is not finite, or a second moment is negative");
+  }
+  return optimizer_.Restore(step, first, second);
+}
+
+}  // namespace loom::train

@@ -1,0 +1,82 @@
+// The inner training of logical workers: AdamW steps on a worker's samples, starting from the
+// agreed weights of a round. StepEngine owns what all workers of a process share (the network bound
+// to one weight buffer, the gradient buffer); TrainWorker owns what belongs to one worker (the
+// moments).
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "agreed/flat_buffer.h"
+#include "agreed/tile_grid.h"
+#include "collab/worker.h"
+#include "data/sampler.h"
+#include "data/shards.h"
+#include "model/model.h"
+#include "optim/inner_optimizer.h"
+#include "train/spec.h"
+
+namespace loom::train {
+
+/// Loss and gradient of batches of samples, on weights that the caller lends. Thread: compute
+/// thread.
+class StepEngine {
+ public:
+  /// spec.model.vocab must be the tokenizer's. The error names what is out of range, or a stream
+  /// shorter than one sample.
+  static Result<std::unique_ptr<StepEngine>> Make(const RunSpec& spec, const LocalConfig& local,
+                                                  data::TokenStream train);
+
+  /// Computes with these weights (flat_size elements) from now on; they must outlive the engine or
+  /// the next Bind. Cheap when the span is the one already bound.
+  Status Bind(std::span<float> weights);
+  /// Must follow every change of the bound weights.
+  void WeightsChanged();
+
+  /// Adds the gradient of (sum of token losses) * loss_scale over these samples to gradients(), in
+  /// micro-batches of at most micro_batch samples.
+  Result<model::LossSum> AddGradient(std::span<const std::uint64_t> samples, float loss_scale);
+  void ZeroGradients();
+
+  std::span<float> gradients() { return gradients_.span(); }
+  const agreed::TileGrid& grid() const { return grid_; }
+  const RunSpec& spec() const { return spec_; }
+  model::Model& network() { return *model_; }  ///< Requires: Bind succeeded
+
+ private:
+  StepEngine(const RunSpec& spec, data::TokenStream train, data::Sampler sampler);
+
+  RunSpec spec_;
+  data::TokenStream train_;
+  data::Sampler sampler_;
+  model::ModelOptions options_;
+  agreed::TileGrid grid_;
+  agreed::FlatBuffer gradients_;
+  std::span<float> weights_;
+  std::unique_ptr<model::Model> model_;
+};
+
+/// One logical worker. Moments persist from round to round. Thread: compute thread.
+class TrainWorker : public collab::Worker {
+ public:
+  static Result<std::unique_ptr<TrainWorker>> Make(std::shared_ptr<StepEngine> engine);
+
+  Result<collab::WorkDone> Work(const collab::WorkOrder& order, std::span<const float> start,
+                                std::span<float> theta, const std::atomic<bool>& cut) override;
+  void Reset() override;
+  Bytes SaveState() const override;
+  Status RestoreState(ByteView bytes) override;
+
+ private:
+  TrainWorker(std::shared_ptr<StepEngine> engine, optim::InnerOptimizer optimizer);
+
+  std::shared_ptr<StepEngine> engine_;
+  optim::InnerOptimizer optimizer_;
+};
+
+/// The sample numbers of ranges, in order. Error: more than limit of them.
+Result<std::vector<std::uint64_t>> SamplesOf(std::span<const collab::Range> ranges,
+                                             std::uint64_t limit = 1ULL << 26);
+
+}  // namespace loom::train
