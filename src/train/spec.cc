@@ -24,7 +24,7 @@ struct SyncPreset {
   collab::OuterKind outer;
   float outer_lr, outer_momentum;
   std::string_view codec;
-  float lr, final_share, beta2, weight_decay;
+  float lr, final_lr, beta2, weight_decay;
   agreed::ScheduleKind schedule;
   std::uint32_t warmup_steps;
 };
@@ -32,15 +32,15 @@ struct SyncPreset {
 using agreed::ScheduleKind;
 using collab::OuterKind;
 constexpr std::array kSyncPresets = {
-    SyncPreset{"loom-short", 30, OuterKind::kNesterov, 1.0F, 0.5F, "int8", 2e-3F, 0.1F, 0.95F, 0.1F,
-               ScheduleKind::kCosine, 50},
-    SyncPreset{"diloco", 500, OuterKind::kNesterov, 0.7F, 0.9F, "fp32", 4e-4F, 0.1F, 0.95F, 0.1F,
+    SyncPreset{"loom-short", 30, OuterKind::kNesterov, 1.0F, 0.5F, "int8", 2e-3F, 2e-4F, 0.95F,
+               0.1F, ScheduleKind::kCosine, 50},
+    SyncPreset{"diloco", 500, OuterKind::kNesterov, 0.7F, 0.9F, "fp32", 4e-4F, 4e-5F, 0.95F, 0.1F,
                ScheduleKind::kCosine, 1000},
     SyncPreset{"intellect-1", 100, OuterKind::kNesterov, 0.7F, 0.9F, "int8", 7.5e-5F, 0.0F, 0.95F,
                0.1F, ScheduleKind::kWsd, 1000},
-    SyncPreset{"scaling-law", 30, OuterKind::kNesterov, 0.8F, 0.9F, "fp32", 4e-4F, 0.05F, 0.99F,
+    SyncPreset{"scaling-law", 30, OuterKind::kNesterov, 0.8F, 0.9F, "fp32", 4e-4F, 2e-5F, 0.99F,
                0.1F, ScheduleKind::kCosine, 1000},
-    SyncPreset{"photon", 128, OuterKind::kSgd, 1.0F, 0.0F, "fp32", 4e-4F, 0.1F, 0.95F, 0.1F,
+    SyncPreset{"photon", 128, OuterKind::kSgd, 1.0F, 0.0F, "fp32", 4e-4F, 4e-5F, 0.95F, 0.1F,
                ScheduleKind::kCosine, 1000},
 };
 
@@ -171,7 +171,7 @@ Status ApplySyncPreset(std::string_view name, RunFile& run) {
   spec.optim.inner.clip_norm = 1.0F;
   spec.optim.schedule.kind = preset->schedule;
   spec.optim.schedule.peak = preset->lr;
-  spec.optim.schedule.final = preset->lr * preset->final_share;
+  spec.optim.schedule.final = preset->final_lr;
   spec.optim.schedule.warmup_tokens = preset->warmup_steps * TokensPerStep(spec) * NumWorkers(spec);
   run.sync_preset = name;
   return {};

@@ -1,0 +1,243 @@
+// run.toml: what it says is what the run gets, every mistake is named with its line and the nearest
+// right word, and the canonical spec is one text for one meaning.
+#include "train/spec.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "train/spec_keys.h"
+
+namespace loom::train {
+namespace {
+
+RunFile Parsed(std::string_view toml) {
+  auto run = ParseRun(toml, "run.toml");
+  EXPECT_TRUE(run.ok()) << run.error().ToString();
+  return run.ok() ? *std::move(run) : RunFile();
+}
+
+TEST(Spec, EmptyFileIsTheDefaultRun) {
+  const RunFile run = Parsed("");
+  EXPECT_EQ(run.spec.model.layers, 4u);
+  EXPECT_EQ(run.spec.model.width, 128u);
+  EXPECT_EQ(run.spec.model.vocab, 0u);
+  EXPECT_EQ(run.spec.sync.inner_steps, 30u);
+  EXPECT_EQ(run.spec.sync.codec, "int8");
+  EXPECT_EQ(run.spec.sync.context, run.spec.model.context);
+  EXPECT_FLOAT_EQ(run.spec.sync.outer_momentum, 0.5F);
+  EXPECT_FLOAT_EQ(run.spec.optim.schedule.peak, 2e-3F);
+  EXPECT_EQ(run.spec.optim.schedule.total_tokens,
+            run.spec.sync.rounds * 30 * run.spec.sync.batch * run.spec.model.context);
+}
+
+TEST(Spec, ReadsEveryKindOfValue) {
+  const RunFile run = Parsed(R"(
+[model]
+preset = "nano"
+width = 96
+heads = 6
+tie_embeddings = false
+[data]
+paths = ["a.txt", "b"]
+val_fraction = 0.05
+[optim]
+lr = 1
+total_tokens = 1e6
+schedule = "wsd"
+decay_tokens = 1000
+[sync]
+preset = "diloco"
+inner_steps = 7
+workers = 3
+quorum = "two-thirds"
+[determinism]
+deterministic = false
+[local]
+max_up = "2M"
+max_down = 5000
+device = "cpu"
+)");
+  EXPECT_EQ(run.spec.model.width, 96u);
+  EXPECT_EQ(run.spec.model.head_dim, 16u) << "width / heads";
+  EXPECT_EQ(run.spec.model.kv_heads, 6u);
+  EXPECT_EQ(run.spec.model.ffn, 256u);
+  EXPECT_FALSE(run.spec.model.tie_embeddings);
+  EXPECT_EQ(run.spec.data.paths, (std::vector<std::string>{"a.txt", "b"}));
+  EXPECT_FLOAT_EQ(run.spec.optim.schedule.peak, 1.0F);
+  EXPECT_EQ(run.spec.optim.schedule.total_tokens, 1000000u);
+  EXPECT_EQ(run.spec.optim.schedule.kind, agreed::ScheduleKind::kWsd);
+  EXPECT_EQ(run.spec.sync.inner_steps, 7u) << "an explicit key wins over the preset";
+  EXPECT_FLOAT_EQ(run.spec.sync.outer_momentum, 0.9F) << "from the preset";
+  EXPECT_EQ(run.spec.sync.workers, 3u);
+  EXPECT_EQ(run.spec.sync.quorum, collab::QuorumRule::kTwoThirds);
+  EXPECT_FALSE(run.spec.determinism.deterministic);
+  EXPECT_EQ(run.local.max_up, 2000000u);
+  EXPECT_EQ(run.local.max_down, 5000u);
+}
+
+TEST(Spec, KeyOrderInTheFileDoesNotMatter) {
+  const RunFile a = Parsed("[sync]\npreset = \"diloco\"\n[optim]\nlr = 1e-3\nbatch = 8\n");
+  const RunFile b = Parsed("[optim]\nbatch = 8\nlr = 1e-3\n[sync]\npreset = \"diloco\"\n");
+  EXPECT_EQ(CanonicalSpec(a.spec), CanonicalSpec(b.spec));
+  EXPECT_FLOAT_EQ(a.spec.optim.schedule.peak, 1e-3F);
+}
+
+TEST(Spec, EveryPresetResolves) {
+  for (const auto& name : SyncPresetNames()) {
+    const RunFile run = Parsed("[sync]\nrounds = 100\npreset = \"" + name + "\"\n");
+    EXPECT_EQ(run.sync_preset, name);
+  }
+  for (const auto& name : model::PresetNames()) {
+    const RunFile run = Parsed("[model]\npreset = \"" + name + "\"\n");
+    EXPECT_GT(run.spec.model.layers, 0u) << name;
+  }
+}
+
+struct BadCase {
+  const char* toml;
+  std::vector<const char*> says;  ///< all of these in message or hint
+};
+
+TEST(Spec, MistakesAreNamed) {
+  const std::vector<BadCase> cases = {
+      {"[model]\nlayer = 4\n", {"run.toml:2", "model.layer", "did you mean layers?"}},
+      {"[modle]\n", {"run.toml:1", "modle", "did you mean [model]?"}},
+      {"[optim]\n\nwidth = 4\n", {"run.toml:3", "optim.width", "belongs below [model]"}},
+      {"layers = 4\n", {"run.toml:1", "layers", "belongs below [model]"}},
+      {"model = 4\n", {"run.toml:1", "model is an integer", "[model]"}},
+      {"[model]\nlayers = \"4\"\n", {"run.toml:2", "model.layers is a string, not an integer"}},
+      {"[model]\nlayers = 4.5\n", {"run.toml:2", "model.layers is a number, not an integer"}},
+      {"[model]\nlayers = 0\n", {"run.toml:2", "model.layers = 0", "1 .. 512"}},
+      {"[model]\nlayers = -1\n", {"run.toml:2", "model.layers = -1", "1 .. 512"}},
+      {"[model]\nlayers = 100000\n", {"model.layers = 100000", "1 .. 512"}},
+      {"[model]\npreset = \"nanp\"\n", {"run.toml:2", "nanp", "nano"}},
+      {"[model]\npreset = 3\n", {"run.toml:2", "model.preset is an integer, not a string"}},
+      {"[model]\nheads = 3\nkv_heads = 2\n", {"run.toml", "kv_heads"}},
+      {"[model]\ntie_embeddings = 1\n", {"run.toml:2", "model.tie_embeddings", "true or false"}},
+      {"[data]\npaths = 3\n", {"run.toml:2", "data.paths is an integer"}},
+      {"[data]\npaths = [1]\n", {"run.toml:2", "data.paths is an integer, not a string"}},
+      {"[data]\nval_fraction = 0.9\n", {"run.toml:2", "data.val_fraction = 0.9", "0 .. 0.5"}},
+      {"[data]\nval_fraction = nan\n", {"run.toml:2", "data.val_fraction = nan"}},
+      {"[data]\nformat = \"csv\"\n", {"run.toml:2", "data.format = \"csv\"", "auto | txt | jsonl"}},
+      {"[data]\nseed = 2020-01-01\n", {"run.toml:2", "data.seed is a date or time"}},
+      {"[optim]\nlr = inf\n", {"run.toml:2", "optim.lr = inf"}},
+      {"[optim]\nlr = \"fast\"\n", {"run.toml:2", "optim.lr is a string, not a number"}},
+      {"[optim]\nschedule = \"cosin\"\n", {"run.toml:2", "cosin", "did you mean \"cosine\"?"}},
+      {"[optim]\nbatch = 4\naccumulation = 3\n", {"accumulation = 3", "batch = 4"}},
+      {"[optim]\ntotal_tokens = 10\nwarmup_tokens = 20\n", {"run.toml", "20", "10"}},
+      {"[sync]\nrounds = 0\n", {"schedule has no end", "optim.total_tokens"}},
+      {"[sync]\nmethod = \"demo\"\n", {"run.toml:2", "sync.method", "diloco"}},
+      {"[sync]\npreset = \"dilico\"\n", {"run.toml:2", "dilico", "did you mean diloco?"}},
+      {"[sync]\ncodec = \"int4\"\n", {"run.toml:2", "sync.codec = \"int4\"", "fp32 | bf16 | int8"}},
+      {"[sync]\nworkers = \"four\"\n", {"run.toml:2", "sync.workers = \"four\"", "per-peer"}},
+      {"[sync]\nworkers = 0\n", {"run.toml:2", "sync.workers = 0", "per-peer"}},
+      {"[sync]\ntile_elements = 300\n", {"tile_elements = 300", "256"}},
+      {"[sync]\nquorum = \"all\"\n", {"run.toml:2", "sync.quorum", "majority | two-thirds"}},
+      {"[local]\nmax_up = \"2X\"\n", {"run.toml:2", "local.max_up", "2X", "2M"}},
+      {"[local]\nmax_up = \"-2M\"\n", {"run.toml:2", "local.max_up"}},
+      {"[local]\ndevice = \"tpu\"\n",
+       {"run.toml:2", "local.device = \"tpu\"", "auto | cpu | cuda"}},
+      {"[model]\nlayers = 4\nlayers = 5\n", {"run.toml:3"}},
+      {"[model\n", {"run.toml:1"}},
+  };
+  ASSERT_GE(cases.size(), 30u);
+  for (const BadCase& bad : cases) {
+    const auto run = ParseRun(bad.toml, "run.toml");
+    if (run.ok()) {
+      ADD_FAILURE() << "accepted: " << bad.toml;
+      continue;
+    }
+    const std::string said = run.error().ToString();
+    for (const char* part : bad.says) {
+      EXPECT_NE(said.find(part), std::string::npos)
+          << bad.toml << "said: " << said << "\nnot: " << part;
+    }
+  }
+}
+
+TEST(Spec, WrittenFileParsesToTheSameRun) {
+  RunFile run =
+      Parsed("[model]\nlayers = 2\n[data]\npaths = [\"x \\\" y\"]\n[optim]\nlr = 0.003\n");
+  const std::string text = WriteRun(run);
+  const RunFile again = Parsed(text);
+  EXPECT_EQ(CanonicalSpec(again.spec), CanonicalSpec(run.spec));
+  EXPECT_EQ(again.spec.data.paths, run.spec.data.paths);
+  EXPECT_NE(text.find("\nlayers = 2\n"), std::string::npos);
+  EXPECT_NE(text.find("\n# width = 128\n"), std::string::npos) << "defaults are commented out";
+  for (const Key& key : Keys()) {
+    EXPECT_NE(text.find(key.text), std::string::npos) << key.table << "." << key.name;
+    EXPECT_FALSE(key.text.empty());
+  }
+}
+
+TEST(Spec, CanonicalRoundTripAndHash) {
+  const RunFile run = Parsed("[data]\nseparator = \"\\n\\t\\\"\"\n[optim]\nlr = 0.1\n");
+  const std::string text = CanonicalSpec(run.spec);
+  const auto again = ParseCanonicalSpec(text);
+  ASSERT_TRUE(again.ok()) << again.error().ToString();
+  EXPECT_EQ(CanonicalSpec(*again), text);
+  EXPECT_EQ(SpecHash(*again), SpecHash(run.spec));
+  EXPECT_EQ(again->sync.context, run.spec.model.context);
+
+  RunFile other = run;
+  other.local.threads = 7;
+  other.spec.data.paths = {"elsewhere"};
+  EXPECT_EQ(SpecHash(other.spec), SpecHash(run.spec)) << "a peer's own settings are not agreed";
+  other.spec.optim.schedule.peak = 0.2F;
+  EXPECT_NE(SpecHash(other.spec), SpecHash(run.spec));
+  const auto differences = DiffSpecs(text, CanonicalSpec(other.spec));
+  ASSERT_EQ(differences.size(), 1u);
+  EXPECT_EQ(differences[0], "optim.lr: ours 0.1, theirs 0.2");
+}
+
+TEST(Spec, CanonicalRefusesEveryOtherText) {
+  const std::string text = CanonicalSpec(Parsed("").spec);
+  EXPECT_FALSE(ParseCanonicalSpec("").ok());
+  EXPECT_FALSE(ParseCanonicalSpec("loom-spec 2\n").ok());
+  EXPECT_FALSE(ParseCanonicalSpec(text + "model.more = 1\n").ok());
+  EXPECT_FALSE(ParseCanonicalSpec(text + "\n").ok());
+  EXPECT_FALSE(ParseCanonicalSpec(text.substr(0, text.size() - 1)).ok());
+  EXPECT_FALSE(ParseCanonicalSpec(std::string(kMaxSpecBytes + 1, 'x')).ok());
+  const auto changed = [&](std::string_view from, std::string_view to) {
+    std::string copy = text;
+    const std::size_t at = copy.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return copy.replace(at, from.size(), to);
+  };
+  for (const auto& bad :
+       {changed("model.layers = 4", "model.layers = 04"),
+        changed("model.layers = 4", "model.layers = 4000"),
+        changed("model.layers = 4", "model.layers = -4"),
+        changed("model.layers = 4", "model.layers ="), changed("\"int8\"", "\"int9\""),
+        changed("\"int8\"", "int8"), changed("= true", "= yes"),
+        changed("sync.outer_lr = 1", "sync.outer_lr = nan"),
+        changed("model.layers", "model.width")}) {
+    EXPECT_FALSE(ParseCanonicalSpec(bad).ok()) << bad;
+  }
+  for (std::size_t cut = 0; cut < text.size(); ++cut) {
+    EXPECT_FALSE(ParseCanonicalSpec(std::string_view(text).substr(0, cut)).ok()) << cut;
+  }
+}
+
+TEST(Spec, Sizes) {
+  EXPECT_EQ(*ParseSize("1000"), 1000u);
+  EXPECT_EQ(*ParseSize("1.5k"), 1500u);
+  EXPECT_EQ(*ParseSize("2G"), 2000000000u);
+  for (const char* bad : {"", "M", "1 M", "1Mi", "nan", "inf", "1e30", "0x10"}) {
+    EXPECT_FALSE(ParseSize(bad).ok()) << bad;
+  }
+}
+
+// docs/run-toml.md is `loom init --keys`; this test says when it was forgotten.
+TEST(Spec, ReferencePageIsCurrent) {
+  std::ifstream file(LOOM_SOURCE_DIR "/docs/run-toml.md");
+  ASSERT_TRUE(file.good()) << "write it with: loom init --keys > docs/run-toml.md";
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(text.str(), RunTomlReference()) << "write it with: loom init --keys > docs/run-toml.md";
+}
+
+}  // namespace
+}  // namespace loom::train
