@@ -10,6 +10,7 @@
 // number they saw) is what catches a vote that is lost this way.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>

@@ -76,6 +76,7 @@ class StateFile {
   std::vector<Hash> leaves_;
   std::vector<std::uint64_t> offsets_;
   std::vector<std::uint32_t> sizes_;
+  std::vector<std::string> tensors_;
 };
 
 inline constexpr std::size_t kMaxExtras = 256;
@@ -92,7 +93,7 @@ class Checkpoints {
   Status Clean();
   /// Writes a checkpoint, then prunes. Refuses (kInvalid, naming the tensor) a value that is not
   /// finite, and (kCorrupt) a state whose root is not info.root; a zero root is filled in. When it
-  /// fails, kDiskFull included, the older ones are as they were. Saving a round again is ok.
+  /// fails, kDiskFull included, the older ones are as they were. Saving a round again replaces it.
   Result<CheckpointInfo> Save(CheckpointInfo info, const StateLayout& layout,
                               std::span<const float> w, std::span<const float> b,
                               std::span<const NamedBytes> extras);
@@ -108,12 +109,18 @@ class Checkpoints {
   Result<StateFile> OpenState(Round round, const StateLayout& layout) const;
   /// Rounds that have a checkpoint with a readable manifest and files of the right size, ascending.
   std::vector<Round> List() const;
+  /// Removes one, whatever else is there (of an orphaned history, after a reset).
+  Status Remove(Round round);
 
  private:
   Status WriteFiles(const std::string& folder, CheckpointInfo& info, const StateLayout& layout,
                     std::span<const float> w, std::span<const float> b,
                     std::span<const NamedBytes> extras) const;
-  void Prune();
+  Result<LoadedCheckpoint> Verify(Round round, const StateLayout& layout, std::span<float> w,
+                                  std::span<float> b) const;
+  std::vector<Round> AllRounds() const;
+  /// Keeps the one just saved and the newest others that look good.
+  void Prune(Round saved);
 
   FileSystem* fs_;
   std::string folder_;

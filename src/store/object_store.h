@@ -39,7 +39,7 @@ class ObjectStore {
   Result<Hash> Put(ByteView bytes);
   bool Has(const Hash& id) const;
   Result<std::uint64_t> Size(const Hash& id) const;
-  /// Verified; kCorrupt names the file and the first bad piece.
+  /// Verified; kCorrupt names the file.
   Result<Bytes> Get(const Hash& id, std::uint64_t max_bytes) const;
   /// The pieces of a stored object, hashed from its bytes and checked against its id.
   Result<PieceList> Pieces(const Hash& id) const;

@@ -8,6 +8,7 @@
 // must not overwrite the bytes behind the last vote (R3).
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>

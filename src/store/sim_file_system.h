@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 
 #include "store/file_system.h"
 
@@ -70,10 +69,11 @@ class SimFileSystem final : public FileSystem {
 
   /// Counts one operation; the error when it is the one that has to fail.
   Status Begin(const std::string& path);
+  /// Past the operation at which the machine stopped.
+  bool Stopped() const;
   Status Reserve(const std::string& path, std::uint64_t bytes);
   std::shared_ptr<Node> Find(const std::string& path) const;
   Result<std::shared_ptr<Node>> Folder(const std::string& path) const;
-  void Recount();
 
   std::uint64_t capacity_;
   std::uint64_t used_ = 0;

@@ -1,0 +1,314 @@
+#include "store/append_log.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "crypto/hash.h"
+#include "wire/bytes_io.h"
+
+namespace loom::store {
+namespace {
+
+constexpr std::string_view kMagic = "LOOMLOG1";
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kHeadBytes = 24;
+constexpr std::size_t kCheckBytes = 8;
+constexpr std::size_t kSearchWindow = 1u << 20;
+
+struct Head {
+  std::uint32_t length = 0;
+  std::uint64_t number = 0;
+  std::uint64_t synced = 0;
+};
+
+ByteView FirstBytes(const Hash& hash, std::size_t n) { return hash.View().first(n); }
+
+bool Same(ByteView a, ByteView b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+
+Hash HeadCheck(const Hash& file_id, const Head& head) {
+  wire::Writer out;
+  out.Id(file_id);
+  out.Raw(AsBytes("head"));
+  out.Int(head.length);
+  out.Int(head.number);
+  out.Int(head.synced);
+  return crypto::Sha256(out.bytes());
+}
+
+Hash PayloadCheck(const Hash& file_id, std::uint64_t number, ByteView payload) {
+  wire::Writer prefix;
+  prefix.Id(file_id);
+  prefix.Int(number);
+  crypto::Sha256Stream stream;
+  stream.Update(prefix.bytes());
+  stream.Update(payload);
+  return stream.Finish();
+}
+
+void EncodeEntry(wire::Writer& out, const Hash& file_id, std::uint64_t number, std::uint64_t synced,
+                 ByteView payload) {
+  const Head head{static_cast<std::uint32_t>(payload.size()), number, synced};
+  out.Int(head.length);
+  out.Int(head.number);
+  out.Int(head.synced);
+  out.Raw(FirstBytes(HeadCheck(file_id, head), 4));
+  out.Raw(payload);
+  out.Raw(FirstBytes(PayloadCheck(file_id, number, payload), kCheckBytes));
+}
+
+/// The head at the front of `bytes`, when its check is right.
+std::optional<Head> DecodeHead(const Hash& file_id, ByteView bytes) {
+  wire::Reader in(bytes.first(kHeadBytes));
+  const Head head{in.Int<std::uint32_t>(), in.Int<std::uint64_t>(), in.Int<std::uint64_t>()};
+  if (head.length > kMaxLogEntry || head.synced > head.number) return std::nullopt;
+  if (!Same(in.Raw(4), FirstBytes(HeadCheck(file_id, head), 4))) return std::nullopt;
+  return head;
+}
+
+Bytes EncodeHeader(const Hash& file_id) {
+  wire::Writer out;
+  out.Raw(AsBytes(kMagic));
+  out.Int(kVersion);
+  out.Int(std::uint32_t{0});
+  out.Id(file_id);
+  const Hash check = crypto::Sha256(out.bytes());
+  out.Raw(FirstBytes(check, kCheckBytes));
+  return std::move(out).Take();
+}
+
+Result<Hash> DecodeHeader(const File& file, const std::string& path, const Hash& wanted) {
+  Bytes raw(kLogHeaderBytes);
+  LOOM_RETURN_IF_ERROR(ReadExactly(file, path, 0, raw));
+  wire::Reader in(raw);
+  if (AsText(in.Raw(kMagic.size())) != kMagic) {
+    return MakeError(Code::kCorrupt, fmt::format("{}: does not start with {}", path, kMagic));
+  }
+  const auto version = in.Int<std::uint32_t>();
+  (void)in.Int<std::uint32_t>();
+  const Hash file_id = in.GetId<HashTag>();
+  const Hash check = crypto::Sha256(ByteView(raw).first(kLogHeaderBytes - kCheckBytes));
+  if (!Same(in.Raw(kCheckBytes), FirstBytes(check, kCheckBytes))) {
+    return MakeError(Code::kCorrupt, fmt::format("{}: the header at offset 0 is damaged", path));
+  }
+  if (version != kVersion) {
+    return MakeError(
+        Code::kInvalid,
+        fmt::format("{}: format version {}, this program reads {}", path, version, kVersion),
+        "use the version of loom that wrote it");
+  }
+  if (!wanted.IsZero() && file_id != wanted) {
+    return MakeError(
+        Code::kConflict,
+        fmt::format("{}: belongs to log {}, expected {}", path, file_id.Short(), wanted.Short()),
+        "the file was copied from another run or folder");
+  }
+  return file_id;
+}
+
+/// The entry at `offset`, when all of it is right and it has the number `number`.
+Result<std::optional<Bytes>> ReadEntry(const File& file, const std::string& path,
+                                       const Hash& file_id, std::uint64_t offset, std::uint64_t end,
+                                       std::uint64_t number) {
+  if (end - offset < kLogEntryOverhead) return std::optional<Bytes>();
+  std::array<std::byte, kHeadBytes> raw{};
+  LOOM_RETURN_IF_ERROR(ReadExactly(file, path, offset, raw));
+  const auto head = DecodeHead(file_id, raw);
+  if (!head || head->number != number || head->length > end - offset - kLogEntryOverhead) {
+    return std::optional<Bytes>();
+  }
+  Bytes payload(head->length + kCheckBytes);
+  LOOM_RETURN_IF_ERROR(ReadExactly(file, path, offset + kHeadBytes, payload));
+  const ByteView view = payload;
+  const Hash check = PayloadCheck(file_id, number, view.first(head->length));
+  if (!Same(view.subspan(head->length), FirstBytes(check, kCheckBytes))) {
+    return std::optional<Bytes>();
+  }
+  payload.resize(head->length);
+  return std::optional<Bytes>(std::move(payload));
+}
+
+/// Whether a whole entry after `offset` says that entry `bad` had been synced when it was written.
+Result<bool> LaterEntryProvesSync(const File& file, const std::string& path, const Hash& file_id,
+                                  std::uint64_t offset, std::uint64_t end, std::uint64_t bad) {
+  Bytes window;
+  for (std::uint64_t base = offset + 1; base + kLogEntryOverhead <= end;) {
+    window.resize(std::min<std::uint64_t>(kSearchWindow + kHeadBytes, end - base));
+    LOOM_RETURN_IF_ERROR(ReadExactly(file, path, base, window));
+    const std::size_t candidates = window.size() - kHeadBytes + 1;
+    for (std::size_t i = 0; i < candidates; ++i) {
+      const auto head = DecodeHead(file_id, ByteView(window).subspan(i));
+      if (!head || head->synced <= bad) continue;
+      LOOM_ASSIGN(const auto entry, ReadEntry(file, path, file_id, base + i, end, head->number));
+      if (entry) return true;
+    }
+    base += candidates;
+  }
+  return false;
+}
+
+struct Scan {
+  Hash file_id;
+  std::vector<std::uint64_t> offsets;
+  std::uint64_t end = kLogHeaderBytes;
+  std::optional<TornTail> torn;
+};
+
+Result<Scan> ScanLog(const File& file, const std::string& path, const Hash& wanted,
+                     const std::function<void(Bytes)>& entry_read) {
+  Scan scan;
+  LOOM_ASSIGN(scan.file_id, DecodeHeader(file, path, wanted));
+  LOOM_ASSIGN(const std::uint64_t size, file.Size());
+  while (scan.end < size) {
+    const std::uint64_t number = scan.offsets.size();
+    LOOM_ASSIGN(auto entry, ReadEntry(file, path, scan.file_id, scan.end, size, number));
+    if (!entry) {
+      LOOM_ASSIGN(const bool promised,
+                  LaterEntryProvesSync(file, path, scan.file_id, scan.end, size, number));
+      if (promised) {
+        return MakeError(Code::kCorrupt,
+                         fmt::format("{}: entry {} at offset {} is damaged, and later ones are not",
+                                     path, number, scan.end),
+                         "the disk changed what was written; join again with a new folder");
+      }
+      scan.torn = TornTail{scan.end, size - scan.end, number};
+      break;
+    }
+    scan.offsets.push_back(scan.end);
+    scan.end += entry->size() + kLogEntryOverhead;
+    if (entry_read) entry_read(std::move(*entry));
+  }
+  return scan;
+}
+
+}  // namespace
+
+Result<LogContents> ReadLog(const FileSystem& fs, const std::string& path, const Hash& file_id) {
+  LOOM_ASSIGN(const auto file, const_cast<FileSystem&>(fs).Open(path, OpenMode::kRead));
+  LogContents contents;
+  LOOM_ASSIGN(const Scan scan, ScanLog(*file, path, file_id, [&](Bytes entry) {
+                contents.entries.push_back(std::move(entry));
+              }));
+  contents.torn = scan.torn;
+  return contents;
+}
+
+Result<AppendLog> AppendLog::Open(FileSystem& fs, const std::string& path, const Hash& file_id) {
+  if (!fs.Exists(path)) {
+    LOOM_RETURN_IF_ERROR(WriteFileAtomically(fs, path, EncodeHeader(file_id)));
+  }
+  AppendLog log(fs, path, file_id);
+  LOOM_ASSIGN(log.file_, fs.Open(path, OpenMode::kWrite));
+  LOOM_ASSIGN(Scan scan, ScanLog(*log.file_, path, file_id, nullptr));
+  log.offsets_ = std::move(scan.offsets);
+  log.end_ = scan.end;
+  log.torn_ = scan.torn;
+  if (log.torn_) LOOM_RETURN_IF_ERROR(log.file_->Truncate(log.end_));
+  // What kill -9 left in the page cache was read above; from here on it is relied upon.
+  LOOM_RETURN_IF_ERROR(log.file_->Sync());
+  LOOM_RETURN_IF_ERROR(fs.SyncDir(ParentPath(path)));
+  log.synced_ = log.offsets_.size();
+  return log;
+}
+
+Status AppendLog::Usable() {
+  if (!broken_.empty()) {
+    return MakeError(Code::kIo, fmt::format("{}: unusable since: {}", path_, broken_),
+                     "start the peer again");
+  }
+  if (part_written_) {
+    LOOM_RETURN_IF_ERROR(file_->Truncate(end_));
+    part_written_ = false;
+  }
+  return {};
+}
+
+Status AppendLog::Append(ByteView payload) {
+  if (payload.size() > kMaxLogEntry) {
+    return MakeError(Code::kLimit, fmt::format("{}: an entry of {} bytes, the limit is {}", path_,
+                                               payload.size(), kMaxLogEntry));
+  }
+  LOOM_RETURN_IF_ERROR(Usable());
+  wire::Writer out;
+  EncodeEntry(out, file_id_, offsets_.size(), synced_, payload);
+  if (Status status = file_->WriteAt(end_, out.bytes()); !status) {
+    part_written_ = !file_->Truncate(end_);
+    return status;
+  }
+  offsets_.push_back(end_);
+  end_ += out.bytes().size();
+  return {};
+}
+
+Status AppendLog::Sync() {
+  LOOM_RETURN_IF_ERROR(Usable());
+  if (Status status = file_->Sync(); !status) {
+    broken_ = status.error().message;
+    return status;
+  }
+  synced_ = offsets_.size();
+  return {};
+}
+
+Status AppendLog::AppendAndSync(ByteView payload) {
+  LOOM_RETURN_IF_ERROR(Append(payload));
+  return Sync();
+}
+
+Result<Bytes> AppendLog::Read(std::uint64_t entry) const {
+  if (entry >= offsets_.size()) {
+    return MakeError(Code::kNotFound,
+                     fmt::format("{}: entry {} of {}", path_, entry, offsets_.size()));
+  }
+  LOOM_ASSIGN(auto bytes, ReadEntry(*file_, path_, file_id_, offsets_[entry], end_, entry));
+  if (!bytes) {
+    return MakeError(Code::kCorrupt, fmt::format("{}: entry {} at offset {} is damaged", path_,
+                                                 entry, offsets_[entry]));
+  }
+  return std::move(*bytes);
+}
+
+Result<std::vector<Bytes>> AppendLog::ReadAll() const {
+  std::vector<Bytes> out;
+  for (std::uint64_t i = 0; i < offsets_.size(); ++i) {
+    LOOM_ASSIGN(Bytes entry, Read(i));
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+Status AppendLog::Rewrite(const std::vector<Bytes>& entries) {
+  LOOM_RETURN_IF_ERROR(Usable());
+  wire::Writer out;
+  out.Raw(EncodeHeader(file_id_));
+  std::vector<std::uint64_t> offsets;
+  for (const Bytes& entry : entries) {
+    if (entry.size() > kMaxLogEntry) {
+      return MakeError(Code::kLimit, fmt::format("{}: an entry of {} bytes, the limit is {}", path_,
+                                                 entry.size(), kMaxLogEntry));
+    }
+    const std::uint64_t number = offsets.size();
+    offsets.push_back(out.bytes().size());
+    // All of them are durable before any of them can be seen, so each may vouch for those before.
+    EncodeEntry(out, file_id_, number, number, entry);
+  }
+  Status status = WriteFileAtomically(*fs_, path_, out.bytes());
+  if (status) {
+    auto file = fs_->Open(path_, OpenMode::kWrite);
+    if (!file) {
+      status = file.error();
+    } else {
+      file_ = std::move(file).value();
+    }
+  }
+  if (!status) {
+    // The name may already stand for the new file while file_ is the old one.
+    broken_ = status.error().message;
+    return status;
+  }
+  offsets_ = std::move(offsets);
+  end_ = out.bytes().size();
+  synced_ = offsets_.size();
+  return {};
+}
+
+}  // namespace loom::store

@@ -1,0 +1,229 @@
+#include "store/peer_folder.h"
+
+#include <charconv>
+
+#include "crypto/hash.h"
+#include "wire/bytes_io.h"
+
+namespace loom::store {
+namespace {
+
+constexpr std::string_view kGenesisMagic = "LOOMGEN1";
+constexpr std::size_t kGenesisOverhead = 8 + 4 + 32;
+constexpr std::size_t kMaxStatusBytes = 16u << 20;
+
+Hash LogId(ByteView genesis, std::string_view name) {
+  wire::Writer out;
+  out.Text("loom log");
+  out.Id(crypto::Sha256(genesis));
+  out.Text(name);
+  return crypto::Sha256(out.bytes());
+}
+
+Bytes EncodeGenesis(ByteView genesis) {
+  wire::Writer out;
+  out.Raw(AsBytes(kGenesisMagic));
+  out.Var(genesis);
+  out.Id(crypto::Sha256(out.bytes()));
+  return std::move(out).Take();
+}
+
+Result<Bytes> ReadGenesis(const FileSystem& fs, const std::string& path) {
+  LOOM_ASSIGN(const Bytes raw, ReadWholeFile(fs, path, kMaxGenesisBytes + kGenesisOverhead));
+  wire::Reader in(raw);
+  const bool magic = AsText(in.Raw(kGenesisMagic.size())) == kGenesisMagic;
+  const ByteView genesis = in.Var(kMaxGenesisBytes);
+  const Hash check = in.GetId<HashTag>();
+  if (!magic || !in.Finish("genesis") || genesis.empty() ||
+      check != crypto::Sha256(ByteView(raw).first(raw.size() - 32))) {
+    return MakeError(Code::kCorrupt, fmt::format("{}: is damaged", path),
+                     "join the run again with a new folder");
+  }
+  return ToBytes(genesis);
+}
+
+/// "<round>-<16 hex digits>".
+std::optional<Round> RoundOfName(std::string_view name) {
+  Round round = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), round);
+  if (error != std::errc() || end == name.data() + name.size() || *end != '-') return std::nullopt;
+  return round;
+}
+
+bool IsKeyName(std::string_view name) {
+  return !name.empty() && name.size() <= 64 &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") == std::string_view::npos;
+}
+
+}  // namespace
+
+PeerFolder::PeerFolder(FileSystem& fs, std::string path, const Options& options)
+    : fs_(&fs),
+      path_(std::move(path)),
+      checkpoints_(fs, JoinPath(path_, "checkpoints"), options.keep_checkpoints),
+      objects_(fs, JoinPath(path_, "objects")) {}
+
+Result<PeerFolder> PeerFolder::Open(FileSystem& fs, const std::string& path,
+                                    const Options& options) {
+  PeerFolder folder(fs, path, options);
+  LOOM_RETURN_IF_ERROR(fs.MakeDirs(path));
+  LOOM_ASSIGN(folder.lock_, fs.Lock(JoinPath(path, "lock"), std::to_string(options.pid)));
+  LOOM_RETURN_IF_ERROR(fs.MakeDirs(JoinPath(path, "keys"), Access::kPrivate));
+  for (const char* name : {"rounds", "objects", "checkpoints"}) {
+    LOOM_RETURN_IF_ERROR(fs.MakeDirs(JoinPath(path, name)));
+  }
+  LOOM_RETURN_IF_ERROR(folder.checkpoints_.Clean());
+  LOOM_RETURN_IF_ERROR(folder.objects_.Clean());
+  LOOM_ASSIGN(const auto rounds, fs.List(JoinPath(path, "rounds")));
+  for (const DirEntry& entry : rounds) {
+    if (entry.name.ends_with(".tmp")) {
+      LOOM_RETURN_IF_ERROR(fs.Remove(JoinPath(JoinPath(path, "rounds"), entry.name)));
+    }
+  }
+  if (fs.Exists(JoinPath(path, "genesis"))) {
+    LOOM_ASSIGN(folder.genesis_, ReadGenesis(fs, JoinPath(path, "genesis")));
+    LOOM_RETURN_IF_ERROR(folder.OpenLogs());
+  }
+  return folder;
+}
+
+Status PeerFolder::OpenLogs() {
+  for (const char* name : {"votes.log", "records.log"}) {
+    LOOM_ASSIGN(AppendLog log, AppendLog::Open(*fs_, JoinPath(path_, name), LogId(genesis_, name)));
+    if (const auto& torn = log.torn()) {
+      notes_.push_back(
+          fmt::format("{}: cut {} bytes at offset {} that were never synced (entry {})",
+                      JoinPath(path_, name), torn->bytes, torn->offset, torn->entry));
+    }
+    (std::string_view(name) == "votes.log" ? votes_ : records_).emplace(std::move(log));
+  }
+  return {};
+}
+
+Status PeerFolder::SetGenesis(ByteView genesis) {
+  if (genesis.empty() || genesis.size() > kMaxGenesisBytes) {
+    return MakeError(Code::kLimit, fmt::format("genesis of {} bytes, the limit is {}",
+                                               genesis.size(), kMaxGenesisBytes));
+  }
+  if (has_run()) {
+    const Hash ours = crypto::Sha256(genesis_);
+    const Hash theirs = crypto::Sha256(genesis);
+    if (ours == theirs) return {};
+    return MakeError(
+        Code::kConflict,
+        fmt::format("{}: belongs to run {}, not to run {}", path_, ours.Hex(), theirs.Hex()),
+        "use another folder for the other run");
+  }
+  LOOM_RETURN_IF_ERROR(
+      WriteFileAtomically(*fs_, JoinPath(path_, "genesis"), EncodeGenesis(genesis)));
+  genesis_ = ToBytes(genesis);
+  return OpenLogs();
+}
+
+std::string PeerFolder::RoundPath(Round round, const Hash& id) const {
+  return JoinPath(JoinPath(path_, "rounds"), fmt::format("{}-{}", round, id.Hex().substr(0, 16)));
+}
+
+Result<Hash> PeerFolder::WriteRound(Round round, std::span<const ByteView> tiles) {
+  std::vector<Hash> hashes;
+  hashes.reserve(tiles.size());
+  for (const ByteView tile : tiles) hashes.push_back(crypto::Sha256(tile));
+  const Hash id = crypto::MerkleRoot(hashes);
+  return WriteRoundFile(*fs_, RoundPath(round, id), round, tiles);
+}
+
+Result<RoundFile> PeerFolder::OpenRound(Round round, const Hash& id) const {
+  LOOM_ASSIGN(RoundFile file, RoundFile::Open(*fs_, RoundPath(round, id), round));
+  if (crypto::MerkleRoot(file.hashes()) != id) {
+    return MakeError(Code::kCorrupt,
+                     fmt::format("{}: holds other bytes than {}", RoundPath(round, id), id.Hex()));
+  }
+  return file;
+}
+
+bool PeerFolder::HasRound(Round round, const Hash& id) const {
+  return fs_->Exists(RoundPath(round, id));
+}
+
+Status PeerFolder::KeepOnlyRound(Round round, const Hash& id) {
+  const std::string folder = JoinPath(path_, "rounds");
+  LOOM_ASSIGN(const auto entries, fs_->List(folder));
+  for (const DirEntry& entry : entries) {
+    const std::string path = JoinPath(folder, entry.name);
+    if (RoundOfName(entry.name) == round && path != RoundPath(round, id)) {
+      LOOM_RETURN_IF_ERROR(fs_->Remove(path));
+    }
+  }
+  return {};
+}
+
+Status PeerFolder::PruneRounds() {
+  const std::vector<Round> kept = checkpoints_.List();
+  if (kept.empty()) return {};
+  const std::string folder = JoinPath(path_, "rounds");
+  LOOM_ASSIGN(const auto entries, fs_->List(folder));
+  for (const DirEntry& entry : entries) {
+    const auto round = RoundOfName(entry.name);
+    if (round && *round <= kept.front()) {
+      LOOM_RETURN_IF_ERROR(fs_->Remove(JoinPath(folder, entry.name)));
+    }
+  }
+  return {};
+}
+
+Status PeerFolder::WriteKey(const std::string& name, ByteView bytes) {
+  if (!IsKeyName(name))
+    return MakeError(Code::kInvalid, fmt::format("'{}' cannot name a key", name));
+  return WriteFileAtomically(*fs_, JoinPath(JoinPath(path_, "keys"), name), bytes,
+                             Access::kPrivate);
+}
+
+Result<Bytes> PeerFolder::ReadKey(const std::string& name) const {
+  if (!IsKeyName(name))
+    return MakeError(Code::kInvalid, fmt::format("'{}' cannot name a key", name));
+  return ReadWholeFile(*fs_, JoinPath(JoinPath(path_, "keys"), name), kMaxKeyBytes);
+}
+
+Status PeerFolder::WriteStatus(std::string_view json) {
+  const std::string path = JoinPath(path_, "status.json");
+  {
+    LOOM_ASSIGN(const auto file, fs_->Open(path + ".tmp", OpenMode::kCreate));
+    LOOM_RETURN_IF_ERROR(file->Append(AsBytes(json)));
+  }
+  return fs_->Rename(path + ".tmp", path);
+}
+
+Status PeerFolder::AppendMetrics(std::string_view json_line) {
+  if (metrics_ == nullptr) {
+    const std::string path = JoinPath(path_, "metrics.jsonl");
+    LOOM_ASSIGN(auto file, fs_->Open(path, OpenMode::kWrite));
+    LOOM_ASSIGN(const std::uint64_t size, file->Size());
+    std::array<std::byte, 1> last{std::byte{'\n'}};
+    if (size > 0) LOOM_RETURN_IF_ERROR(ReadExactly(*file, path, size - 1, last));
+    if (last[0] != std::byte{'\n'}) LOOM_RETURN_IF_ERROR(file->Append(AsBytes("\n")));
+    metrics_ = std::move(file);
+  }
+  return metrics_->Append(AsBytes(std::string(json_line) + "\n"));
+}
+
+Result<Bytes> PeerFolderView::Genesis() const {
+  return ReadGenesis(*fs_, JoinPath(path_, "genesis"));
+}
+
+Result<LogContents> PeerFolderView::Records() const {
+  LOOM_ASSIGN(const Bytes genesis, Genesis());
+  return ReadLog(*fs_, JoinPath(path_, "records.log"), LogId(genesis, "records.log"));
+}
+
+Result<LogContents> PeerFolderView::Votes() const {
+  LOOM_ASSIGN(const Bytes genesis, Genesis());
+  return ReadLog(*fs_, JoinPath(path_, "votes.log"), LogId(genesis, "votes.log"));
+}
+
+Result<std::string> PeerFolderView::StatusJson() const {
+  LOOM_ASSIGN(const Bytes bytes,
+              ReadWholeFile(*fs_, JoinPath(path_, "status.json"), kMaxStatusBytes));
+  return std::string(AsText(bytes));
+}
+
+}  // namespace loom::store
