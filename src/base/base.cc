@@ -13,17 +13,28 @@ namespace loom {
 
 std::string_view CodeName(Code code) {
   switch (code) {
-    case Code::kInvalid: return "invalid";
-    case Code::kNotFound: return "not_found";
-    case Code::kCorrupt: return "corrupt";
-    case Code::kIo: return "io";
-    case Code::kDiskFull: return "disk_full";
-    case Code::kUnreachable: return "unreachable";
-    case Code::kTimeout: return "timeout";
-    case Code::kRefused: return "refused";
-    case Code::kConflict: return "conflict";
-    case Code::kLimit: return "limit";
-    case Code::kInternal: return "internal";
+    case Code::kInvalid:
+      return "invalid";
+    case Code::kNotFound:
+      return "not_found";
+    case Code::kCorrupt:
+      return "corrupt";
+    case Code::kIo:
+      return "io";
+    case Code::kDiskFull:
+      return "disk_full";
+    case Code::kUnreachable:
+      return "unreachable";
+    case Code::kTimeout:
+      return "timeout";
+    case Code::kRefused:
+      return "refused";
+    case Code::kConflict:
+      return "conflict";
+    case Code::kLimit:
+      return "limit";
+    case Code::kInternal:
+      return "internal";
   }
   return "unknown";
 }

@@ -9,7 +9,8 @@ namespace loom {
 namespace {
 
 Result<int> Half(int n) {
-  if (n % 2 != 0) return MakeError(Code::kInvalid, fmt::format("{} is odd", n), "use an even number");
+  if (n % 2 != 0)
+    return MakeError(Code::kInvalid, fmt::format("{} is odd", n), "use an even number");
   return n / 2;
 }
 

@@ -14,9 +14,9 @@ namespace loom {
 
 }  // namespace loom
 
-#define LOOM_CHECK(condition, ...)                                                       \
-  do {                                                                                   \
-    if (!(condition)) [[unlikely]] {                                                     \
+#define LOOM_CHECK(condition, ...)                                                        \
+  do {                                                                                    \
+    if (!(condition)) [[unlikely]] {                                                      \
       ::loom::CheckFailed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
-    }                                                                                    \
+    }                                                                                     \
   } while (false)

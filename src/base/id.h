@@ -1,4 +1,5 @@
-// 32-byte identities. Every id is a SHA-256; the strong types keep a peer from being taken for a run.
+// 32-byte identities. Every id is a SHA-256; the strong types keep a peer from being taken for a
+// run.
 #pragma once
 
 #include <array>
@@ -34,9 +35,9 @@ struct Id32 {
   }
 };
 
-using Hash = Id32<struct HashTag>;     ///< SHA-256 of some bytes
-using PeerId = Id32<struct PeerTag>;   ///< SHA-256 of the peer's SubjectPublicKeyInfo
-using RunId = Id32<struct RunTag>;     ///< hash of the genesis body
+using Hash = Id32<struct HashTag>;    ///< SHA-256 of some bytes
+using PeerId = Id32<struct PeerTag>;  ///< SHA-256 of the peer's SubjectPublicKeyInfo
+using RunId = Id32<struct RunTag>;    ///< hash of the genesis body
 
 using Round = std::uint64_t;  ///< 0 is the genesis record; record r is the state after round r
 using Era = std::uint32_t;

@@ -27,8 +27,8 @@ void SetLogLevel(LogLevel level) { g_level.store(level, std::memory_order_relaxe
 bool LogEnabled(LogLevel level) { return level >= g_level.load(std::memory_order_relaxed); }
 
 void LogLine(LogLevel level, std::string_view component, std::string_view message) {
-  static constexpr spdlog::level::level_enum kLevels[] = {
-      spdlog::level::debug, spdlog::level::info, spdlog::level::warn, spdlog::level::err};
+  static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                          spdlog::level::warn, spdlog::level::err};
   if (level == LogLevel::kOff) return;
   Logger().log(kLevels[static_cast<int>(level)], "{}: {}", component, message);
 }

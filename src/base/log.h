@@ -18,7 +18,8 @@ void LogLine(LogLevel level, std::string_view component, std::string_view messag
 template <class... Args>
 void Log(LogLevel level, std::string_view component, fmt::format_string<Args...> format,
          Args&&... args) {
-  if (LogEnabled(level)) LogLine(level, component, fmt::format(format, std::forward<Args>(args)...));
+  if (LogEnabled(level))
+    LogLine(level, component, fmt::format(format, std::forward<Args>(args)...));
 }
 
 }  // namespace loom

@@ -102,16 +102,16 @@ using Status = Result<void>;
 #define LOOM_CONCAT(a, b) LOOM_CONCAT_INNER(a, b)
 
 /// LOOM_RETURN_IF_ERROR(expr): leaves the function with the error of a failed Status or Result.
-#define LOOM_RETURN_IF_ERROR(expr)                                  \
-  do {                                                              \
-    if (auto loom_status = (expr); !loom_status) {                  \
-      return std::move(loom_status).error();                        \
-    }                                                               \
+#define LOOM_RETURN_IF_ERROR(expr)                 \
+  do {                                             \
+    if (auto loom_status = (expr); !loom_status) { \
+      return std::move(loom_status).error();       \
+    }                                              \
   } while (false)
 
 /// LOOM_ASSIGN(auto x, Parse(...)): x takes the value, or the function returns the error.
 #define LOOM_ASSIGN(decl, expr) LOOM_ASSIGN_INNER(LOOM_CONCAT(loom_result_, __LINE__), decl, expr)
-#define LOOM_ASSIGN_INNER(tmp, decl, expr)       \
-  auto tmp = (expr);                             \
-  if (!tmp) return std::move(tmp).error();       \
+#define LOOM_ASSIGN_INNER(tmp, decl, expr) \
+  auto tmp = (expr);                       \
+  if (!tmp) return std::move(tmp).error(); \
   decl = std::move(tmp).value()

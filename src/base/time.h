@@ -29,8 +29,8 @@ inline Duration FromSeconds(double s) {
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual Time Now() const = 0;                   ///< boot time
-  virtual std::int64_t WallSeconds() const = 0;   ///< Unix time, for expiry dates and logs only
+  virtual Time Now() const = 0;                  ///< boot time
+  virtual std::int64_t WallSeconds() const = 0;  ///< Unix time, for expiry dates and logs only
 };
 
 /// CLOCK_BOOTTIME and the system's wall clock.
