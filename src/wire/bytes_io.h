@@ -3,6 +3,7 @@
 // the first failure it returns zeros, so that a decoder checks once at its end.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <string>
@@ -18,9 +19,9 @@ class Writer {
  public:
   template <std::unsigned_integral T>
   void Int(T value) {
-    for (std::size_t i = 0; i < sizeof(T); ++i) {
-      out_.push_back(static_cast<std::byte>(value >> (8 * i)));
-    }
+    std::array<std::byte, sizeof(T)> raw;
+    for (std::size_t i = 0; i < sizeof(T); ++i) raw[i] = static_cast<std::byte>(value >> (8 * i));
+    Raw(raw);
   }
   void Bool(bool value) { Int<std::uint8_t>(value ? 1 : 0); }
   void F32(float value);

@@ -1,0 +1,297 @@
+#include "collab/record.h"
+
+#include <algorithm>
+
+#include "crypto/hash.h"
+
+namespace loom::collab {
+namespace {
+
+using wire::Reader;
+using wire::Writer;
+
+constexpr std::uint32_t kBodyVersion = 1;
+
+void PutRanges(Writer& out, const std::vector<Range>& ranges) {
+  out.Count(ranges.size());
+  for (const Range& r : ranges) {
+    out.Int(r.first);
+    out.Int(r.last);
+  }
+}
+
+Range GetRange(Reader& in) {
+  Range r;
+  r.first = in.Int<std::uint64_t>();
+  r.last = in.Int<std::uint64_t>();
+  if (r.last < r.first || r.last - r.first >= (1ULL << 40)) in.Fail("a range that ends before it begins");
+  return r;
+}
+
+std::vector<Range> GetRanges(Reader& in) {
+  std::vector<Range> ranges(in.Count(kMaxRanges, 16));
+  for (Range& r : ranges) r = GetRange(in);
+  return ranges;
+}
+
+void PutKey(Writer& out, const crypto::PublicKey& key) { out.Raw(key.bytes); }
+
+crypto::PublicKey GetKey(Reader& in) {
+  crypto::PublicKey key;
+  const ByteView raw = in.Raw(key.bytes.size());
+  std::copy(raw.begin(), raw.end(), key.bytes.begin());
+  return key;
+}
+
+void PutRef(Writer& out, const ObjectRef& ref) {
+  out.Id(ref.id);
+  out.Int(ref.size);
+}
+
+ObjectRef GetRef(Reader& in) {
+  ObjectRef ref;
+  ref.id = in.GetId<HashTag>();
+  ref.size = in.Int<std::uint64_t>();
+  return ref;
+}
+
+std::vector<ObjectRef> GetRefs(Reader& in) {
+  std::vector<ObjectRef> refs(in.Count(1U << 16, 40));
+  for (ObjectRef& ref : refs) ref = GetRef(in);
+  return refs;
+}
+
+}  // namespace
+
+std::string_view KindName(Kind kind) { return kind == Kind::kGenesis ? "genesis" : "step"; }
+
+std::string_view FateName(Fate fate) {
+  switch (fate) {
+    case Fate::kUsed:
+      return "used";
+    case Fate::kLost:
+      return "lost";
+    case Fate::kReturned:
+      return "returned";
+  }
+  return "unknown";
+}
+
+Bytes Body::Encode() const {
+  Writer out;
+  out.Int(kBodyVersion);
+  out.Id(run);
+  out.Int(era);
+  out.Int(round);
+  out.Id(parent);
+  out.Int(static_cast<std::uint8_t>(kind));
+  out.Int(arithmetic);
+  out.Count(members.size());
+  for (const Member& m : members) {
+    PutKey(out, m.key);
+    out.Int(m.since);
+  }
+  out.Count(contributions.size());
+  for (const Contribution& c : contributions) {
+    out.Int(c.worker);
+    out.Id(c.peer);
+    out.Int(c.samples);
+    out.Int(c.tokens);
+    out.Int(c.millis);
+    PutRanges(out, c.ranges);
+    out.Id(c.commitment);
+  }
+  out.Count(fates.size());
+  for (const RangeFate& f : fates) {
+    out.Int(f.worker);
+    out.Int(f.range.first);
+    out.Int(f.range.last);
+    out.Int(static_cast<std::uint8_t>(f.fate));
+  }
+  out.Count(tiles.size());
+  for (const Hash& t : tiles) out.Id(t);
+  out.Int(tokens);
+  out.Int(next_sample);
+  PutRanges(out, returned);
+  out.Count(workers.size());
+  for (const WorkerEntry& w : workers) {
+    out.Int(w.worker);
+    out.Id(w.host);
+    out.Int(w.tokens_per_second);
+    PutRanges(out, w.issued);
+  }
+  out.Count(invite_uses.size());
+  for (const InviteUse& u : invite_uses) {
+    out.Id(u.invite);
+    out.Id(u.peer);
+  }
+  out.Count(bans.size());
+  for (const PeerId& p : bans) out.Id(p);
+  out.Id(root);
+  out.Var(payload);
+  return std::move(out).Take();
+}
+
+Result<Body> Body::Decode(ByteView bytes) {
+  Reader in(bytes);
+  Body body;
+  if (const auto version = in.Int<std::uint32_t>(); version != kBodyVersion) {
+    return MakeError(Code::kCorrupt, fmt::format("record body: version {}, this program reads version {}",
+                                                 version, kBodyVersion));
+  }
+  body.run = in.GetId<RunTag>();
+  body.era = in.Int<Era>();
+  body.round = in.Int<Round>();
+  body.parent = in.GetId<HashTag>();
+  const auto kind = in.Int<std::uint8_t>();
+  if (kind > 1) in.Fail("an unknown record kind");
+  body.kind = static_cast<Kind>(kind);
+  body.arithmetic = in.Int<std::uint32_t>();
+  body.members.resize(in.Count(kMaxMembers, 40));
+  for (Member& m : body.members) {
+    m.key = GetKey(in);
+    m.since = in.Int<Round>();
+    m.id = crypto::PeerIdOf(m.key);
+  }
+  body.contributions.resize(in.Count(kMaxMembers, 92));
+  for (Contribution& c : body.contributions) {
+    c.worker = in.Int<WorkerIndex>();
+    c.peer = in.GetId<PeerTag>();
+    c.samples = in.Int<std::uint64_t>();
+    c.tokens = in.Int<std::uint64_t>();
+    c.millis = in.Int<std::uint32_t>();
+    c.ranges = GetRanges(in);
+    c.commitment = in.GetId<HashTag>();
+  }
+  body.fates.resize(in.Count(kMaxRanges, 21));
+  for (RangeFate& f : body.fates) {
+    f.worker = in.Int<WorkerIndex>();
+    f.range = GetRange(in);
+    const auto fate = in.Int<std::uint8_t>();
+    if (fate > 2) in.Fail("an unknown fate");
+    f.fate = static_cast<Fate>(fate);
+  }
+  body.tiles.resize(in.Count(kMaxTiles, 32));
+  for (Hash& t : body.tiles) t = in.GetId<HashTag>();
+  body.tokens = in.Int<std::uint64_t>();
+  body.next_sample = in.Int<std::uint64_t>();
+  body.returned = GetRanges(in);
+  body.workers.resize(in.Count(kMaxMembers * 4, 44));
+  for (WorkerEntry& w : body.workers) {
+    w.worker = in.Int<WorkerIndex>();
+    w.host = in.GetId<PeerTag>();
+    w.tokens_per_second = in.Int<std::uint32_t>();
+    w.issued = GetRanges(in);
+  }
+  body.invite_uses.resize(in.Count(kMaxMembers, 64));
+  for (InviteUse& u : body.invite_uses) {
+    u.invite = in.GetId<HashTag>();
+    u.peer = in.GetId<PeerTag>();
+  }
+  body.bans.resize(in.Count(kMaxMembers, 32));
+  for (PeerId& p : body.bans) p = in.GetId<PeerTag>();
+  body.root = in.GetId<HashTag>();
+  body.payload = ToBytes(in.Var(kMaxBodyBytes));
+  LOOM_RETURN_IF_ERROR(in.Finish("record body"));
+  return body;
+}
+
+Hash BodyHash(ByteView encoded_body) {
+  crypto::Sha256Stream stream;
+  stream.Update(AsBytes("loom body"));
+  stream.Update(encoded_body);
+  return stream.Finish();
+}
+
+void Vote::Encode(Writer& out) const {
+  out.Id(peer);
+  out.Int(term);
+  out.Id(body);
+  out.Int(seq);
+  out.Raw(signature.bytes);
+}
+
+Vote Vote::Decode(Reader& in) {
+  Vote vote;
+  vote.peer = in.GetId<PeerTag>();
+  vote.term = in.Int<Term>();
+  vote.body = in.GetId<HashTag>();
+  vote.seq = in.Int<std::uint64_t>();
+  const ByteView raw = in.Raw(vote.signature.bytes.size());
+  std::copy(raw.begin(), raw.end(), vote.signature.bytes.begin());
+  return vote;
+}
+
+Result<Record> Record::FromBody(Blob encoded) {
+  Record record;
+  LOOM_ASSIGN(record.body, Body::Decode(*encoded));
+  record.hash = BodyHash(*encoded);
+  record.encoded = std::move(encoded);
+  return record;
+}
+
+Bytes Record::Encode() const {
+  Writer out;
+  out.Var(*encoded);
+  out.Int(term);
+  out.Count(votes.size());
+  for (const Vote& v : votes) v.Encode(out);
+  out.Bool(owner.has_value());
+  if (owner) out.Raw(owner->bytes);
+  return std::move(out).Take();
+}
+
+Result<Record> Record::Decode(ByteView bytes) {
+  Reader in(bytes);
+  Blob encoded = MakeBlob(ToBytes(in.Var(kMaxBodyBytes)));
+  if (!in.ok()) return in.Finish("record").error();
+  LOOM_ASSIGN(Record record, FromBody(std::move(encoded)));
+  record.term = in.Int<Term>();
+  record.votes.resize(in.Count(kMaxMembers, 140));
+  for (Vote& v : record.votes) v = Vote::Decode(in);
+  if (in.Bool()) {
+    record.owner.emplace();
+    const ByteView raw = in.Raw(record.owner->bytes.size());
+    std::copy(raw.begin(), raw.end(), record.owner->bytes.begin());
+  }
+  LOOM_RETURN_IF_ERROR(in.Finish("record"));
+  return record;
+}
+
+Bytes Genesis::Encode() const {
+  Writer out;
+  out.Var(spec);
+  out.Id(nonce);
+  out.Count(owners.size());
+  for (const auto& key : owners) PutKey(out, key);
+  PutRef(out, tokenizer);
+  for (const auto* shards : {&train_shards, &val_shards}) {
+    out.Count(shards->size());
+    for (const ObjectRef& ref : *shards) PutRef(out, ref);
+  }
+  out.Int(static_cast<std::uint64_t>(created));
+  out.Text(name);
+  return std::move(out).Take();
+}
+
+Result<Genesis> Genesis::Decode(ByteView bytes) {
+  Reader in(bytes);
+  Genesis genesis;
+  genesis.spec = ToBytes(in.Var(1U << 20));
+  genesis.nonce = in.GetId<HashTag>();
+  genesis.owners.resize(in.Count(16, 32));
+  for (auto& key : genesis.owners) key = GetKey(in);
+  genesis.tokenizer = GetRef(in);
+  genesis.train_shards = GetRefs(in);
+  genesis.val_shards = GetRefs(in);
+  genesis.created = static_cast<std::int64_t>(in.Int<std::uint64_t>());
+  genesis.name = in.Text(64);
+  LOOM_RETURN_IF_ERROR(in.Finish("genesis"));
+  return genesis;
+}
+
+Head HeadOf(const Record& record) {
+  return {record.body.era, record.body.round, record.hash, record.body.root};
+}
+
+}  // namespace loom::collab

@@ -1,0 +1,154 @@
+// What a round agrees on (rule R1). A Body says everything about the round and nothing about how it
+// was agreed; its hash is what the chain links. The certificate beside it (term, signed votes) proves
+// that a quorum of the parent's members agreed; certificates of one body may differ between peers.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/id.h"
+#include "collab/worker.h"
+#include "crypto/keys.h"
+#include "wire/bytes_io.h"
+
+namespace loom::collab {
+
+inline constexpr std::size_t kMaxMembers = 1024;
+inline constexpr std::size_t kMaxTiles = 1U << 20;
+inline constexpr std::size_t kMaxRanges = 4096;
+inline constexpr std::size_t kMaxBodyBytes = 64U << 20;
+
+enum class Kind : std::uint8_t { kGenesis, kStep };
+std::string_view KindName(Kind kind);
+
+/// A peer that votes. Listed in order of seniority: `since` ascending, then id.
+struct Member {
+  crypto::PublicKey key;
+  PeerId id;        ///< crypto::PeerIdOf(key)
+  Round since = 0;  ///< the record that listed it, without a break since
+  bool operator==(const Member&) const = default;
+};
+
+/// One worker's part in the reduce: a prefix of the ranges the parent record issued to it.
+struct Contribution {
+  WorkerIndex worker = 0;
+  PeerId peer;
+  std::uint64_t samples = 0;
+  std::uint64_t tokens = 0;
+  std::uint32_t millis = 0;  ///< compute time it reports; only sizes the next ranges
+  std::vector<Range> ranges;
+  Hash commitment;
+  bool operator==(const Contribution&) const = default;
+};
+
+enum class Fate : std::uint8_t { kUsed, kLost, kReturned };
+std::string_view FateName(Fate fate);
+
+struct RangeFate {
+  WorkerIndex worker = 0;
+  Range range;
+  Fate fate = Fate::kUsed;
+  bool operator==(const RangeFate&) const = default;
+};
+
+/// A logical worker of the next round. A worker whose host is not a member sleeps (no ranges).
+struct WorkerEntry {
+  WorkerIndex worker = 0;
+  PeerId host;
+  std::uint32_t tokens_per_second = 0;  ///< of its newest contribution; 0 = not known yet
+  std::vector<Range> issued;
+  bool operator==(const WorkerEntry&) const = default;
+};
+
+struct InviteUse {
+  Hash invite;
+  PeerId peer;
+  bool operator==(const InviteUse&) const = default;
+};
+
+struct Body {
+  RunId run;  ///< zero in the genesis body, whose hash it is
+  Era era = 0;
+  Round round = 0;
+  Hash parent;
+  Kind kind = Kind::kStep;
+  std::uint32_t arithmetic = 1;
+  std::vector<Member> members;  ///< of the next round
+  std::vector<Contribution> contributions;  ///< ascending by worker: the canonical order of the reduce
+  std::vector<RangeFate> fates;
+  std::vector<Hash> tiles;  ///< hash of each encoded tile of the result
+  std::uint64_t tokens = 0;       ///< used by the run up to and with this round
+  std::uint64_t next_sample = 0;  ///< the data cursor
+  std::vector<Range> returned;    ///< issued again before the cursor moves
+  std::vector<WorkerEntry> workers;
+  std::vector<InviteUse> invite_uses;
+  std::vector<PeerId> bans;  ///< keys that signed two votes of one term (R8) or came back twice
+  Hash root;      ///< Merkle root of the state after this round
+  Bytes payload;  ///< genesis: the encoded Genesis; empty otherwise
+
+  bool operator==(const Body&) const = default;
+  Bytes Encode() const;
+  static Result<Body> Decode(ByteView bytes);
+};
+
+/// SHA-256 of "loom body" and the encoding: the link of the chain.
+Hash BodyHash(ByteView encoded_body);
+
+/// A member's signed word for a body. `seq` numbers everything a key signs in votes and promises (R9).
+struct Vote {
+  PeerId peer;
+  Term term = 0;
+  Hash body;
+  std::uint64_t seq = 0;
+  crypto::Signature signature;
+  bool operator==(const Vote&) const = default;
+  void Encode(wire::Writer& out) const;
+  static Vote Decode(wire::Reader& in);
+};
+
+/// A body and the proof that it was agreed.
+struct Record {
+  Blob encoded;  ///< the body's bytes as they were agreed; never re-encoded
+  Body body;
+  Hash hash;
+  Term term = 0;
+  std::vector<Vote> votes;                    ///< empty for genesis
+  std::optional<crypto::Signature> owner;     ///< genesis: the owner's signature over the hash
+
+  static Result<Record> FromBody(Blob encoded);
+  Bytes Encode() const;
+  static Result<Record> Decode(ByteView bytes);
+};
+
+/// What the genesis record carries beside the first root and members.
+struct ObjectRef {
+  Hash id;
+  std::uint64_t size = 0;
+  bool operator==(const ObjectRef&) const = default;
+};
+struct Genesis {
+  Bytes spec;  ///< canonical bytes of the agreed settings
+  Hash nonce;
+  std::vector<crypto::PublicKey> owners;
+  ObjectRef tokenizer;
+  std::vector<ObjectRef> train_shards;
+  std::vector<ObjectRef> val_shards;
+  std::int64_t created = 0;  ///< Unix seconds, for people
+  std::string name;          ///< for people, at most 64 bytes
+
+  Bytes Encode() const;
+  static Result<Genesis> Decode(ByteView bytes);
+};
+
+/// Round, hash and root of a record: what peers tell each other about how far they are.
+struct Head {
+  Era era = 0;
+  Round round = 0;
+  Hash hash;
+  Hash root;
+  bool operator==(const Head&) const = default;
+};
+Head HeadOf(const Record& record);
+
+}  // namespace loom::collab
