@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
+#include <tuple>
 #include <vector>
 
 #include "base/id.h"
@@ -63,13 +65,16 @@ class Directory {
     bool trying = false;
     Time next{};
   };
+  /// What worked, failures, source, reach, a seeded draw: smaller is tried earlier.
+  using RankKey = std::tuple<bool, std::uint32_t, int, int, std::uint64_t>;
+  RankKey Rank(const Address& address, const Entry& entry) const;
   bool MakeRoom(const PeerId& peer, AddressSource source);
   Duration Backoff(const Address& address, std::uint32_t failures) const;
 
   PeerId self_;
   std::uint64_t seed_;
   std::map<Address, Entry> entries_;
-  std::map<PeerId, bool> connected_;
+  std::set<PeerId> connected_;
 };
 
 }  // namespace loom::swarm

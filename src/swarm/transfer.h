@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -25,6 +26,7 @@ namespace loom::swarm {
 
 inline constexpr std::size_t kMaxObjectBytes = (1u << 20) + (64u << 10);  ///< one piece and some
 inline constexpr std::size_t kMaxIdsPerMessage = 256;
+inline constexpr std::size_t kMaxWantedObjects = 1u << 22;
 
 /// Ask for objects; the donor answers each id with ObjectData or NotHere.
 struct GetObjects {
@@ -73,7 +75,6 @@ struct DonorProgress {
   std::uint64_t bytes = 0;
   double bytes_per_second = 0;
   std::size_t outstanding = 0;
-  bool lied = false;
 };
 struct FetchProgress {
   std::size_t objects_done = 0;
@@ -82,17 +83,23 @@ struct FetchProgress {
   std::uint64_t bytes_total = 0;
   double bytes_per_second = 0;
   std::vector<DonorProgress> donors;
+  std::vector<PeerId> liars;
 };
 
 struct FetchOptions {
   std::uint64_t seed = 0;
   std::uint64_t window_bytes = 4u << 20;  ///< asked for and not yet answered, per donor
   std::size_t window_objects = 32;
-  Duration first_timeout = 5s;  ///< later ones follow the donor's measured rate
-  Duration max_timeout = 60s;
+  Duration first_timeout = 5s;  ///< without any answer of a donor; doubles with each in a row
+  Duration max_timeout = 120s;  ///< also the longest that one object may stay unanswered
 };
 
 /// Owner thread: the reactor. Every call returns what to do now; Tick is due at NextTick().
+///
+/// A donor is asked for as much as it delivers in about two seconds. When it goes silent, what it
+/// owed is asked of others and it gets less, later. At the end, objects that a donor sits on are
+/// asked of an idle one too. Which object is asked first: the one with the fewest announced
+/// holders, then by a seeded order, so that joiners of one moment fetch different things first.
 class Fetcher {
  public:
   using Effects = std::vector<FetchEffect>;
@@ -100,10 +107,11 @@ class Fetcher {
   explicit Fetcher(const FetchOptions& options) : options_(options) {}
 
   /// Adds objects; those that `held` says are there already count as done. kLimit over
-  /// kMaxObjectBytes.
+  /// kMaxObjectBytes; then none is added.
   Result<Effects> Want(const std::vector<ObjectRef>& objects,
                        const std::function<bool(const Hash&)>& held, Time now);
-  /// `has` empty: the donor is asked for anything and may answer NotHere.
+  /// `has` empty: the donor is asked for anything and may answer NotHere. A donor that lied before
+  /// is not taken back.
   Effects AddDonor(const PeerId& donor, std::optional<std::set<Hash>> has, Time now);
   Effects RemoveDonor(const PeerId& donor, Time now);
   Effects OnData(const PeerId& from, const ObjectData& data, Time now);
@@ -113,50 +121,60 @@ class Fetcher {
   /// When Tick has something to do; none when nothing is outstanding.
   std::optional<Time> NextTick() const;
   bool done() const { return objects_done_ == objects_.size(); }
-  /// Objects are missing and no donor is left that may have one of them.
+  /// Some object is missing that no present donor may have: more donors are needed.
   bool starved() const;
   FetchProgress Progress(Time now) const;
 
  private:
-  enum class Phase : std::uint8_t { kWanted, kAsked, kDone };
   struct Object {
     std::uint32_t size = 0;
-    Phase phase = Phase::kWanted;
-    std::uint32_t order = 0;    ///< seeded: different fetchers ask for different objects first
+    std::uint64_t order = 0;
     std::uint32_t holders = 0;  ///< donors that announced it
-    PeerId asked;
-    std::set<PeerId> refused;  ///< donors that do not have it or let it time out
-  };
-  struct Request {
-    Time sent{};
-    Time deadline{};
+    std::uint32_t askers = 0;   ///< donors that owe it to us now
+    bool done = false;
+    std::set<PeerId> refused;  ///< donors that do not have it
   };
   struct Peer {
     std::optional<std::set<Hash>> has;
-    std::map<Hash, Request> asked;
+    std::map<Hash, Time> asked;  ///< and when
     std::uint64_t asked_bytes = 0;
     std::uint64_t bytes = 0;
-    double rate = 0;  ///< bytes per second, smoothed
-    Time last_data{};
+    std::size_t window = 2;     ///< objects; grows with every answer, shrinks with a timeout
+    double rate = 0;            ///< bytes per second, smoothed; 0 = unknown
+    Time progress{};            ///< last answer, or the first request after being idle
     std::uint32_t strikes = 0;  ///< timeouts and busy answers in a row
     Time not_before{};
-    bool lied = false;
+    bool exhausted = false;  ///< nothing wanted that it may have, when last looked
   };
+  using WantedKey = std::tuple<std::uint32_t, std::uint64_t, Hash>;
 
-  bool MayAsk(const Peer& peer, const PeerId& id, const Hash& object, const Object& state) const;
-  void Release(const PeerId& donor, Peer& peer, const Hash& id);
-  Duration Timeout(const Peer& peer, std::uint64_t bytes_ahead) const;
-  void Assign(Time now, Effects& out);
+  static WantedKey KeyOf(const Hash& id, const Object& object) {
+    return {object.holders, object.order, id};
+  }
+  bool MayHave(const PeerId& id, const Peer& peer, const Hash& object, const Object& state) const;
+  bool HasRoom(const Peer& peer) const;
+  std::optional<Hash> Pick(const PeerId& id, const Peer& peer) const;
+  void Ask(Peer& peer, const Hash& object);
+  void Drop(const PeerId& donor);
+  /// The donor no longer owes the object; it is wanted again unless it is done or owed by another.
+  void Release(Peer& peer, const Hash& object);
+  void ReleaseAll(Peer& peer);
+  void Strike(Peer& peer);
+  Duration TimeoutOf(const Peer& peer) const;
+  void Assign(Effects& out);
+  Effects Finish(Effects out);
 
   FetchOptions options_;
+  Time now_{};
   std::unordered_map<Hash, Object> objects_;
-  std::set<std::pair<std::pair<std::uint32_t, std::uint32_t>, Hash>> wanted_;
+  std::set<WantedKey> wanted_;
   std::map<PeerId, Peer> peers_;
+  std::set<PeerId> liars_;
   std::size_t objects_done_ = 0;
   std::uint64_t bytes_done_ = 0;
   std::uint64_t bytes_total_ = 0;
-  std::optional<Time> started_;
   std::uint64_t bytes_fetched_ = 0;
+  std::optional<Time> started_;
   bool told_done_ = false;
 };
 
