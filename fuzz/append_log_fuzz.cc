@@ -1,0 +1,28 @@
+// A log of votes or records as it may lie on a disk: reading never crashes, and opening for append
+// leaves a log that reads cleanly and takes a new entry.
+#include "store/append_log.h"
+
+#include "fuzz/fuzz.h"
+#include "store/sim_file_system.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace loom;
+  store::SimFileSystem disk;
+  const Hash file_id{};
+  constexpr const char* kPath = "/log";
+  {
+    auto file = disk.Open(kPath, store::OpenMode::kCreate);
+    fuzz::Expect(file.ok(), "the file can be made");
+    fuzz::Expect(file.value()->Append(fuzz::View(data, size)).ok(), "the file can be written");
+  }
+  const auto read = store::ReadLog(disk, kPath, file_id);
+  auto log = store::AppendLog::Open(disk, kPath, file_id);
+  if (!log.ok()) return 0;
+  fuzz::Expect(read.ok(), "a log that can be opened can be read");
+  fuzz::Expect(log.value().size() == read.value().entries.size(), "both see the same entries");
+  fuzz::Expect(log.value().AppendAndSync(AsBytes("entry")).ok(), "an opened log takes an entry");
+  const auto after = store::ReadLog(disk, kPath, file_id);
+  fuzz::Expect(after.ok() && !after.value().torn, "after that it reads cleanly");
+  fuzz::Expect(after.value().entries.size() == read.value().entries.size() + 1, "and has one more");
+  return 0;
+}
