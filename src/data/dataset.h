@@ -1,5 +1,6 @@
 // From corpus to training data: tokenizer, train and validation shards in one folder
-// (tokenizer.json, train-*.tokens, val-*.tokens), and the report of `loom data check`.
+// (tokenizer.json, train-*.tokens, val-*.tokens, and dataset.json, the manifest with their hashes,
+// written last), and the report of `loom data check`.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +46,7 @@ Result<std::unique_ptr<Tokenizer>> MakeTokenizer(const DataConfig& config);
 /// floor(characters * (1 - val_fraction)), and writes the folder. Same corpus, same files.
 Result<DataReport> BuildDataset(const DataConfig& config, const std::string& folder);
 
-/// Opens and checks a folder that BuildDataset wrote. The shards of a split are numbered from 0
-/// without a gap.
+/// Opens a folder that BuildDataset wrote; every file is checked against the manifest.
 Result<Dataset> OpenDataset(const std::string& folder);
 
 /// The same data in memory, for small corpora (at most max_tokens) and tests.
