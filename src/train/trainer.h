@@ -35,7 +35,7 @@ class StepEngine {
   void WeightsChanged();
 
   /// Adds the gradient of (sum of token losses) * loss_scale over these samples to gradients(), in
-  /// micro-batches of at most micro_batch samples.
+  /// micro-batches of at most batch / accumulation samples.
   Result<model::LossSum> AddGradient(std::span<const std::uint64_t> samples, float loss_scale);
   void ZeroGradients();
 

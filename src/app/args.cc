@@ -1,0 +1,183 @@
+// CLI11 behind Args, and the way from argv to a verb's exit code.
+#include "app/args.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "base/json.h"
+#include "base/nearest.h"
+
+namespace loom::app {
+
+inline constexpr int kUsageError = 2;
+inline constexpr const char* kVersion = "loom 0.1.0";
+
+struct Args::State {
+  CLI::App app;
+};
+
+namespace {
+
+/// Hides the value of options like CLI11's own "TEXT" behind the name that we give.
+template <class T>
+CLI::Option* Add(CLI::App& app, const std::string& name, const std::string& value_name, T& out,
+                 const std::string& help, bool show_default) {
+  CLI::Option* option = app.add_option(name, out, help)->option_text(value_name);
+  if (show_default) option->description(fmt::format("{} (default {})", help, out));
+  return option;
+}
+
+void PrintError(std::string_view verb, const Error& error, bool json) {
+  fmt::print(stderr, "loom {}: {}\n", verb, error.message);
+  if (!error.hint.empty()) fmt::print(stderr, "  hint: {}\n", error.hint);
+  if (!json) return;
+  const json::Object inner{{"code", json::Value(CodeName(error.code))},
+                           {"message", json::Value(error.message)},
+                           {"hint", json::Value(error.hint)}};
+  fmt::print("{}\n", json::Dump(json::Object{{"error", json::Value(inner)}}));
+}
+
+void PrintOverview(const std::vector<Verb>& verbs) {
+  fmt::print("{}: many machines train one language model together\n\nloom VERB [OPTIONS]\n\n",
+             kVersion);
+  for (const Verb& verb : verbs) fmt::print("  {:<12} {}\n", verb.name, verb.summary);
+  fmt::print(
+      "\nloom VERB --help explains one of them, with an example. loom --version says which one "
+      "this is.\n"
+      "First steps: loom demo --help\n");
+}
+
+/// The verb whose words start the command line, and how many they are; null when there is none.
+const Verb* FindVerb(const std::vector<Verb>& verbs, const std::vector<std::string>& words,
+                     std::size_t* used) {
+  for (const Verb& verb : verbs) {
+    const std::size_t count =
+        1 + static_cast<std::size_t>(std::count(verb.name.begin(), verb.name.end(), ' '));
+    if (words.size() < count) continue;
+    std::string joined = words[0];
+    for (std::size_t i = 1; i < count; ++i) joined += " " + words[i];
+    if (joined == verb.name) {
+      *used = count;
+      return &verb;
+    }
+  }
+  return nullptr;
+}
+
+int UnknownVerb(const std::vector<Verb>& verbs, const std::string& word) {
+  std::vector<std::string_view> names;
+  for (const Verb& verb : verbs) names.push_back(verb.name);
+  std::string_view nearest = Nearest(word, names);
+  for (const Verb& verb : verbs) {
+    if (verb.name.starts_with(word + " ")) nearest = verb.name;
+  }
+  fmt::print(
+      stderr, "loom: '{}' is no verb\n  hint: {}\n", word.substr(0, 40),
+      nearest.empty() ? "loom --help lists them" : fmt::format("did you mean loom {}?", nearest));
+  return kUsageError;
+}
+
+}  // namespace
+
+void Args::Positional(const std::string& name, std::string& out, const std::string& help,
+                      Need need) {
+  state_.app.add_option(name, out, help)->option_text(" ")->required(need == Need::kRequired);
+}
+void Args::Positional(const std::string& name, std::vector<std::string>& out,
+                      const std::string& help, Need need) {
+  state_.app.add_option(name, out, help)->option_text("...")->required(need == Need::kRequired);
+}
+void Args::Option(const std::string& name, const std::string& value_name, std::string& out,
+                  const std::string& help, Need need) {
+  Add(state_.app, name, value_name, out, help, !out.empty())->required(need == Need::kRequired);
+}
+void Args::Option(const std::string& name, const std::string& value_name,
+                  std::vector<std::string>& out, const std::string& help, Need need) {
+  state_.app.add_option(name, out, help)
+      ->option_text(value_name)
+      ->required(need == Need::kRequired);
+}
+void Args::Option(const std::string& name, const std::string& value_name, std::uint64_t& out,
+                  const std::string& help) {
+  Add(state_.app, name, value_name, out, help, true);
+}
+void Args::Option(const std::string& name, const std::string& value_name, double& out,
+                  const std::string& help) {
+  Add(state_.app, name, value_name, out, help, true);
+}
+void Args::Flag(const std::string& name, bool& out, const std::string& help) {
+  state_.app.add_flag(name, out, help);
+}
+
+int ExitCode(Code code) {
+  switch (code) {
+    case Code::kInvalid:
+      return 3;
+    case Code::kNotFound:
+      return 4;
+    case Code::kCorrupt:
+      return 5;
+    case Code::kIo:
+      return 6;
+    case Code::kDiskFull:
+      return 7;
+    case Code::kUnreachable:
+      return 8;
+    case Code::kTimeout:
+      return 9;
+    case Code::kRefused:
+      return 10;
+    case Code::kConflict:
+      return 11;
+    case Code::kLimit:
+      return 12;
+    case Code::kInternal:
+      return 70;
+  }
+  return 70;
+}
+
+int RunCommandLine(std::vector<Verb> verbs, int argc, const char* const* argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    PrintOverview(verbs);
+    return 0;
+  }
+  if (words[0] == "--version") {
+    fmt::print("{}\n", kVersion);
+    return 0;
+  }
+  std::size_t used = 0;
+  const Verb* verb = FindVerb(verbs, words, &used);
+  if (verb == nullptr) return UnknownVerb(verbs, words[0]);
+
+  Args::State state;
+  state.app.description(verb->summary);
+  state.app.name("loom " + verb->name);
+  state.app.footer("Example: " + verb->example);
+  Args args(state);
+  verb->declare(args);
+  const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
+  std::vector<std::string> rest(words.begin() + static_cast<std::ptrdiff_t>(used), words.end());
+  std::reverse(rest.begin(), rest.end());  // CLI11 takes them from the back
+  try {
+    state.app.parse(rest);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", state.app.help());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    PrintError(verb->name,
+               MakeError(Code::kInvalid, error.what(), fmt::format("loom {} --help", verb->name)),
+               json);
+    return kUsageError;
+  }
+  const Status status = verb->run();
+  if (status) return 0;
+  PrintError(verb->name, status.error(), json);
+  return ExitCode(status.error().code);
+}
+
+}  // namespace loom::app

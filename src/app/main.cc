@@ -1,0 +1,9 @@
+// The loom command line: which verbs there are. What each does stands in its own file.
+#include "app/verbs.h"
+
+int main(int argc, char** argv) {
+  using namespace loom::app;
+  return RunCommandLine({DemoVerb(), InitVerb(), TrainVerb(), GenerateVerb(), EvalVerb(),
+                         ExportVerb(), DataCheckVerb()},
+                        argc, argv);
+}

@@ -1,0 +1,49 @@
+// Which kind of folder it is shows in its files: config.json, or genesis.
+#include "app/model_source.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "tensor/runtime.h"
+
+namespace loom::app {
+
+std::uint32_t DefaultThreads() { return std::max(1U, std::thread::hardware_concurrency() / 2); }
+
+Status ConfigureCompute(const train::DeterminismConfig& determinism,
+                        const train::LocalConfig& local) {
+  std::uint32_t threads = determinism.threads != 0 ? determinism.threads : local.threads;
+  if (threads == 0) threads = DefaultThreads();
+  return tensor::ConfigureRuntime(
+      {.threads = static_cast<int>(threads), .deterministic = determinism.deterministic});
+}
+
+Result<OpenedModel> OpenModel(const std::string& path, const std::string& device,
+                              std::uint64_t threads) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) {
+    return MakeError(
+        Code::kNotFound, fmt::format("{} is no folder", path),
+        "a model is a folder with config.json and model.safetensors, or a peer's folder");
+  }
+  OpenedModel model;
+  if (!std::filesystem::exists(path + "/config.json", ignored)) {
+    return MakeError(
+        Code::kNotFound, fmt::format("{} holds no config.json", path),
+        "a model is a folder with config.json and model.safetensors, or a peer's folder");
+  }
+  LOOM_ASSIGN(model.source, train::ImportHfFolder(path));
+  train::LocalConfig local;
+  local.threads = static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, 256));
+  LOOM_RETURN_IF_ERROR(ConfigureCompute({}, local));
+  model::ModelOptions options;
+  LOOM_ASSIGN(options.device, tensor::ParseDevice(device));
+  LOOM_ASSIGN(model.network, model::Model::Create(model.source.config, model.source.grid, options,
+                                                  model.source.weights.span(), {}));
+  return model;
+}
+
+}  // namespace loom::app

@@ -1,0 +1,30 @@
+// MODEL arguments: a Hugging Face folder or a peer's folder, opened for inference.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "agreed/flat_buffer.h"
+#include "model/model.h"
+#include "train/hf_folder.h"
+#include "train/spec.h"
+
+namespace loom::app {
+
+/// A model in memory with its tokenizer, ready to compute. The network views `source.weights`.
+struct OpenedModel {
+  train::HfModel source;
+  std::unique_ptr<model::Model> network;
+};
+
+/// device as in run.toml; threads 0 = half of the processors. Call it on the thread that computes.
+Result<OpenedModel> OpenModel(const std::string& path, const std::string& device,
+                              std::uint64_t threads);
+
+/// Threads and determinism of the calling thread's operators, from a run's settings.
+Status ConfigureCompute(const train::DeterminismConfig& determinism,
+                        const train::LocalConfig& local);
+/// Half of the logical processors, at least one.
+std::uint32_t DefaultThreads();
+
+}  // namespace loom::app

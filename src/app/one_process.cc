@@ -1,0 +1,90 @@
+// The loop around ReferenceTrainer: progress for people, one metrics line a round for programs.
+#include "app/one_process.h"
+
+#include <cstdio>
+#include <memory>
+
+#include "base/time.h"
+#include "train/evaluate.h"
+#include "train/reference.h"
+
+namespace loom::app {
+namespace {
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using FileHandle = std::unique_ptr<std::FILE, CloseFile>;
+
+Result<FileHandle> OpenMetrics(const std::string& path) {
+  if (path.empty()) return FileHandle();
+  FileHandle file(std::fopen(path.c_str(), "we"));
+  if (file == nullptr) return MakeError(Code::kIo, fmt::format("cannot write {}", path));
+  return file;
+}
+
+void WriteMetrics(std::FILE* file, const train::ReferenceProgress& p, double tokens_per_second) {
+  if (file == nullptr) return;
+  const json::Object line{{"round", json::Value(p.round)},
+                          {"step", json::Value(p.steps)},
+                          {"tokens", json::Value(p.tokens)},
+                          {"loss", json::Value(p.loss)},
+                          {"lr", json::Value(p.learning_rate)},
+                          {"grad_norm", json::Value(p.grad_norm)},
+                          {"tokens_per_second", json::Value(tokens_per_second)},
+                          {"bytes_sent", json::Value(0)},
+                          {"bytes_received", json::Value(0)}};
+  fmt::print(file, "{}\n", json::Dump(line));
+  std::fflush(file);
+}
+
+}  // namespace
+
+Result<OneProcessResult> TrainOneProcess(const OneProcessOptions& options,
+                                         const data::TokenStream& train,
+                                         const std::atomic<bool>& cut, Output& out) {
+  LOOM_ASSIGN(auto made, train::StepEngine::Make(options.spec, options.local, train));
+  const std::shared_ptr<train::StepEngine> engine = std::move(made);
+  OneProcessResult result;
+  result.grid = engine->grid();
+  LOOM_ASSIGN(result.weights, agreed::FlatBuffer::Allocate(result.grid.flat_size()));
+  model::InitWeights(options.spec.model, result.grid, options.spec.sync.seed,
+                     result.weights.span());
+  LOOM_ASSIGN(auto trainer, train::ReferenceTrainer::Make(engine, result.weights.span()));
+  LOOM_ASSIGN(const FileHandle metrics, OpenMetrics(options.metrics_path));
+
+  const Time start = SystemClock().Now();
+  while (result.rounds < options.rounds && !cut.load()) {
+    LOOM_ASSIGN(const train::ReferenceProgress p, trainer->Round(options.workers, cut));
+    result.rounds = p.round;
+    result.tokens = p.tokens;
+    result.train_loss = p.loss;
+    result.seconds = Seconds(SystemClock().Now() - start);
+    const double rate = static_cast<double>(p.tokens) / result.seconds;
+    const double left = result.seconds / static_cast<double>(p.round) *
+                        static_cast<double>(options.rounds - p.round);
+    WriteMetrics(metrics.get(), p, rate);
+    out.Event({{"event", json::Value("round")},
+               {"round", json::Value(p.round)},
+               {"loss", json::Value(p.loss)},
+               {"tokens", json::Value(p.tokens)},
+               {"tokens_per_second", json::Value(rate)}});
+    out.Progress(fmt::format("round {}/{}  loss {:.3f}  {:.0f} tok/s  norm {:.2f}  {} left",
+                             p.round, options.rounds, p.loss, rate, p.grad_norm,
+                             HumanSeconds(left)));
+  }
+  result.interrupted = cut.load();
+  return result;
+}
+
+Result<double> LossOf(const train::RunSpec& spec, const train::LocalConfig& local,
+                      const agreed::TileGrid& grid, std::span<float> weights,
+                      const data::TokenStream& stream) {
+  model::ModelOptions options;
+  LOOM_ASSIGN(options.device, tensor::ParseDevice(local.device));
+  LOOM_ASSIGN(const auto network, model::Model::Create(spec.model, grid, options, weights, {}));
+  LOOM_ASSIGN(const model::LossSum sum, train::EvaluateLoss(*network, stream));
+  return sum.nll / static_cast<double>(sum.tokens);
+}
+
+}  // namespace loom::app

@@ -1,0 +1,45 @@
+// Training without a swarm: the synchronous reference of `train --one-process` and of the demo.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "agreed/flat_buffer.h"
+#include "agreed/tile_grid.h"
+#include "app/output.h"
+#include "data/dataset.h"
+#include "train/spec.h"
+
+namespace loom::app {
+
+struct OneProcessOptions {
+  train::RunSpec spec;  ///< resolved, vocab set
+  train::LocalConfig local;
+  std::uint32_t workers = 1;  ///< logical workers whose batches make one optimizer step
+  std::uint64_t rounds = 0;   ///< of inner_steps optimizer steps each
+  std::string metrics_path;   ///< JSONL, one line a round, flushed; empty = none
+};
+
+struct OneProcessResult {
+  agreed::TileGrid grid;
+  agreed::FlatBuffer weights;
+  std::uint64_t rounds = 0;
+  std::uint64_t tokens = 0;
+  double train_loss = 0;  ///< of the last round
+  double seconds = 0;     ///< of training alone
+  bool interrupted = false;
+};
+
+/// Trains from the first weights of the spec. Prints one progress line a round. Stops after the
+/// current step once `cut` is true, with the weights so far. Thread: the one that configured
+/// compute.
+Result<OneProcessResult> TrainOneProcess(const OneProcessOptions& options,
+                                         const data::TokenStream& train,
+                                         const std::atomic<bool>& cut, Output& out);
+
+/// Loss of weights on a stream, nats a token.
+Result<double> LossOf(const train::RunSpec& spec, const train::LocalConfig& local,
+                      const agreed::TileGrid& grid, std::span<float> weights,
+                      const data::TokenStream& stream);
+
+}  // namespace loom::app

@@ -1,0 +1,118 @@
+// loom eval: the loss of a model on a text, or its raw logits for a list of ids.
+#include <fmt/core.h>
+
+#include <memory>
+
+#include "app/model_source.h"
+#include "app/output.h"
+#include "app/verbs.h"
+#include "base/file.h"
+#include "tensor/safetensors.h"
+#include "train/evaluate.h"
+
+namespace loom::app {
+namespace {
+
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 32;
+
+struct Options {
+  std::string model;
+  std::string text;
+  std::string split;
+  std::string ids;
+  std::string logits;
+  std::string device = "auto";
+  std::uint64_t threads = 0;
+  bool json = false;
+};
+
+Result<std::vector<std::int32_t>> ReadIds(const std::string& path) {
+  LOOM_ASSIGN(const std::string text, ReadFile(path, 64 << 20));
+  LOOM_ASSIGN(const json::Value value, json::Parse(text));
+  const json::Array* items = value.AsArray();
+  if (items == nullptr) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("{} holds {}, not an array of ids", path, value.KindName()));
+  }
+  std::vector<std::int32_t> ids;
+  for (const json::Value& item : *items) {
+    const std::uint64_t* id = item.AsUnsigned();
+    if (id == nullptr || *id > 0x7fffffff) {
+      return MakeError(Code::kInvalid, fmt::format("{}: item {} is no token id", path, ids.size()));
+    }
+    ids.push_back(static_cast<std::int32_t>(*id));
+  }
+  return ids;
+}
+
+Status WriteLogits(OpenedModel& model, const Options& options) {
+  LOOM_ASSIGN(const auto ids, ReadIds(options.ids));
+  LOOM_ASSIGN(const std::vector<float> logits_TV, model.network->Logits(ids));
+  const tensor::TensorView view{.name = "logits",
+                                .dtype = tensor::DType::kF32,
+                                .shape = {ids.size(), model.source.config.vocab},
+                                .data = std::as_bytes(std::span(logits_TV))};
+  LOOM_RETURN_IF_ERROR(tensor::WriteSafetensors(options.logits, std::span(&view, 1)));
+  Output out(options.json);
+  out.Event({{"logits", json::Value(options.logits)},
+             {"tokens", json::Value(ids.size())},
+             {"vocab", json::Value(model.source.config.vocab)}});
+  if (!options.json)
+    out.Say("wrote logits [{}, {}] to {}", ids.size(), model.source.config.vocab, options.logits);
+  return {};
+}
+
+Status Eval(const Options& options) {
+  const int wanted = (options.text.empty() ? 0 : 1) + (options.split.empty() ? 0 : 1) +
+                     (options.ids.empty() ? 0 : 1);
+  if (wanted != 1 || options.ids.empty() != options.logits.empty()) {
+    return MakeError(Code::kInvalid,
+                     "one of --text FILE, --split val, or --ids FILE with --logits FILE is needed",
+                     "loom eval --help");
+  }
+  LOOM_ASSIGN(OpenedModel model, OpenModel(options.model, options.device, options.threads));
+  if (!options.ids.empty()) return WriteLogits(model, options);
+  if (!options.split.empty()) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("--split {}: {} is no peer's folder, it holds no data",
+                                 options.split, options.model),
+                     "give a text with --text FILE");
+  }
+  LOOM_ASSIGN(const std::string text, ReadFile(options.text, kMaxTextBytes));
+  auto ids = model.source.tokenizer->Encode(text);
+  if (!ids) return std::move(ids).error().Context(options.text);
+  LOOM_ASSIGN(const model::LossSum sum,
+              train::EvaluateLoss(*model.network, data::TokenStream::FromTokens(*std::move(ids))));
+  const double loss = sum.nll / static_cast<double>(sum.tokens);
+  Output out(options.json);
+  out.Event({{"loss", json::Value(loss)}, {"tokens", json::Value(sum.tokens)}});
+  if (!options.json)
+    out.Say("loss {:.4f} nats a token over {} tokens", loss, HumanCount(sum.tokens));
+  return {};
+}
+
+}  // namespace
+
+Verb EvalVerb() {
+  auto options = std::make_shared<Options>();
+  return {.name = "eval",
+          .summary = "Measure a model's loss on a text, in nats a token",
+          .example = "loom eval demo/model --text book.txt --json",
+          .declare =
+              [options](Args& args) {
+                args.Positional("model", options->model,
+                                "A Hugging Face folder or a peer's folder");
+                args.Option("--text", "FILE", options->text, "Text whose loss is measured");
+                args.Option("--split", "NAME", options->split,
+                            "val: the validation data of a peer's folder");
+                args.Option("--ids", "FILE", options->ids, "JSON array of token ids");
+                args.Option("--logits", "FILE", options->logits,
+                            "safetensors file for the logits [T, V] of --ids");
+                args.Option("--device", "NAME", options->device, "auto, cpu or cuda");
+                args.Option("--threads", "N", options->threads, "0 = half of the processors");
+                args.Flag("--json", options->json, "One object: loss, tokens");
+              },
+          .run = [options] { return Eval(*options); }};
+}
+
+}  // namespace loom::app

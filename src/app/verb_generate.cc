@@ -1,0 +1,102 @@
+// loom generate: text from a model folder.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "app/model_source.h"
+#include "app/output.h"
+#include "app/verbs.h"
+#include "model/generate.h"
+
+namespace loom::app {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string prompt;
+  std::uint64_t tokens = 256;
+  bool greedy = false;
+  double temperature = 0.8;
+  std::uint64_t top_k = 0;
+  double top_p = 1.0;
+  std::uint64_t seed = 0;
+  std::string device = "auto";
+  std::uint64_t threads = 0;
+  bool json = false;
+};
+
+json::Array ToArray(std::span<const std::int32_t> ids) {
+  json::Array out;
+  for (const std::int32_t id : ids) out.emplace_back(id);
+  return out;
+}
+
+Status Generate(const Options& options) {
+  LOOM_ASSIGN(OpenedModel model, OpenModel(options.model, options.device, options.threads));
+  const data::Tokenizer& tokenizer = *model.source.tokenizer;
+  LOOM_ASSIGN(const std::vector<std::int32_t> prompt, tokenizer.Encode(options.prompt));
+  model::GenerateOptions generate;
+  generate.max_new_tokens = options.tokens;
+  generate.greedy = options.greedy;
+  generate.temperature = static_cast<float>(options.temperature);
+  generate.top_k = static_cast<std::uint32_t>(std::min<std::uint64_t>(options.top_k, 1U << 30));
+  generate.top_p = static_cast<float>(options.top_p);
+  generate.seed = options.seed;
+  model::TokenCallback print;
+  if (!options.json) {
+    fmt::print("{}", Printable(options.prompt));
+    // Tokens of `bytes` are parts of characters: decode what is new once all of it is there.
+    print = [&, pending = std::vector<std::int32_t>()](std::int32_t id) mutable {
+      pending.push_back(id);
+      const std::string text = tokenizer.Decode(pending);
+      if (Printable(text).find("\xEF\xBF\xBD") == std::string::npos || pending.size() >= 4) {
+        fmt::print("{}", Printable(text));
+        std::fflush(stdout);
+        pending.clear();
+      }
+      return true;
+    };
+  }
+  LOOM_ASSIGN(const model::Generated result,
+              model::Generate(*model.network, prompt, generate, print));
+  if (options.json) {
+    const json::Object out{{"prompt_ids", ToArray(prompt)},
+                           {"ids", ToArray(result.ids)},
+                           {"text", json::Value(tokenizer.Decode(result.ids))}};
+    Output(true).Event(out);
+  } else {
+    fmt::print("\n");
+  }
+  return {};
+}
+
+}  // namespace
+
+Verb GenerateVerb() {
+  auto options = std::make_shared<Options>();
+  return {
+      .name = "generate",
+      .summary = "Continue a text with a model",
+      .example = "loom generate demo/model --prompt \"It was\" --tokens 200",
+      .declare =
+          [options](Args& args) {
+            args.Positional("model", options->model, "A Hugging Face folder or a peer's folder");
+            args.Option("--prompt", "TEXT", options->prompt, "Text to continue", Need::kRequired);
+            args.Option("--tokens", "N", options->tokens, "New tokens");
+            args.Flag("--greedy", options->greedy, "Always the most likely token");
+            args.Option("--temperature", "X", options->temperature, "Above 0; lower is safer");
+            args.Option("--top-k", "K", options->top_k,
+                        "Keep the K most likely tokens; 0 keeps all");
+            args.Option("--top-p", "P", options->top_p,
+                        "Keep the fewest tokens with this probability");
+            args.Option("--seed", "N", options->seed, "Same seed, same text");
+            args.Option("--device", "NAME", options->device, "auto, cpu or cuda");
+            args.Option("--threads", "N", options->threads, "0 = half of the processors");
+            args.Flag("--json", options->json,
+                      "One object: prompt_ids, ids, text (new tokens only)");
+          },
+      .run = [options] { return Generate(*options); }};
+}
+
+}  // namespace loom::app

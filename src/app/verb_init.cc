@@ -1,0 +1,88 @@
+// loom init: writes a commented run.toml that runs as it is.
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "app/output.h"
+#include "app/verbs.h"
+#include "base/file.h"
+#include "train/spec.h"
+
+namespace loom::app {
+namespace {
+
+struct Options {
+  std::string preset = "nano";
+  std::string sync = "loom-short";
+  std::vector<std::string> data;
+  std::string tokenizer = "chars";
+  std::uint64_t rounds = 20;
+  std::string out;
+  bool force = false;
+  bool keys = false;
+};
+
+Status Init(const Options& options) {
+  if (options.keys) {
+    fmt::print("{}", train::RunTomlReference());
+    return {};
+  }
+  if (options.data.empty() || options.out.empty()) {
+    return MakeError(Code::kInvalid, "--data and --out are needed",
+                     "loom init --preset nano --data book.txt --out run.toml");
+  }
+  std::error_code ignored;
+  for (const std::string& path : options.data) {
+    if (!std::filesystem::exists(path, ignored)) {
+      return MakeError(Code::kNotFound,
+                       fmt::format("--data {}: there is no such file or folder", path));
+    }
+  }
+  if (!options.force && std::filesystem::exists(options.out, ignored)) {
+    return MakeError(Code::kConflict, fmt::format("{} exists", options.out),
+                     "choose another --out, or overwrite it with --force");
+  }
+  train::RunFile run = train::DefaultRun();
+  LOOM_RETURN_IF_ERROR(train::ApplyModelPreset(options.preset, run));
+  LOOM_RETURN_IF_ERROR(train::ApplySyncPreset(options.sync, run));
+  run.spec.data.paths = options.data;
+  run.spec.data.tokenizer = options.tokenizer;
+  run.spec.sync.rounds = options.rounds;
+  const std::string text = train::WriteRun(run);
+  LOOM_RETURN_IF_ERROR(train::ParseRun(text, options.out));
+  LOOM_RETURN_IF_ERROR(WriteFileAtomic(options.out, AsBytes(text)));
+  fmt::print(
+      "wrote {}\nnext: loom train {} --dry-run    then: loom train {}    or share it: loom host "
+      "{}\n",
+      options.out, options.out, options.out, options.out);
+  return {};
+}
+
+}  // namespace
+
+Verb InitVerb() {
+  auto options = std::make_shared<Options>();
+  return {.name = "init",
+          .summary = "Write a commented run.toml, the settings of a run",
+          .example = "loom init --preset nano --data book.txt --out run.toml",
+          .declare =
+              [options](Args& args) {
+                args.Option("--preset", "NAME", options->preset,
+                            "Model sizes: nano, loom-10m, loom-125m, ...");
+                args.Option("--sync", "NAME", options->sync,
+                            "How peers train together: loom-short, diloco, ...");
+                args.Option("--data", "PATH", options->data,
+                            "Text or jsonl file, or a folder of these; repeatable");
+                args.Option("--tokenizer", "KIND", options->tokenizer,
+                            "chars, bytes, or a tokenizer.json");
+                args.Option("--rounds", "N", options->rounds, "Rounds of the run");
+                args.Option("--out", "FILE", options->out, "File to write");
+                args.Flag("--force", options->force, "Overwrite the file");
+                args.Flag("--keys", options->keys,
+                          "Print the reference of all keys instead (Markdown)");
+              },
+          .run = [options] { return Init(*options); }};
+}
+
+}  // namespace loom::app

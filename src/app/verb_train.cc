@@ -1,0 +1,111 @@
+// loom train: one machine. With --one-process it is the plain synchronous loop, the yardstick that
+// a swarm is compared with; --dry-run prints the plan and trains nothing.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "app/folders.h"
+#include "app/interrupt.h"
+#include "app/model_source.h"
+#include "app/one_process.h"
+#include "app/output.h"
+#include "app/plan_output.h"
+#include "app/verbs.h"
+#include "data/dataset.h"
+#include "train/hf_folder.h"
+#include "train/spec.h"
+
+namespace loom::app {
+namespace {
+
+struct Options {
+  std::string run_toml;
+  std::string dir;
+  bool dry_run = false;
+  bool one_process = false;
+  std::uint64_t workers = 1;
+  bool json = false;
+};
+
+Status TrainHere(const Options& options, train::RunFile run) {
+  Output out(options.json);
+  const std::atomic<bool>& cut = InterruptFlag();
+  const std::string dir =
+      ChooseFolder(options.dir.empty() ? run.local.dir : options.dir, options.run_toml);
+  LOOM_RETURN_IF_ERROR(MakeFolder(dir));
+  LOOM_RETURN_IF_ERROR(ConfigureCompute(run.spec.determinism, run.local));
+  LOOM_RETURN_IF_ERROR(data::BuildDataset(run.spec.data, dir + "/data"));
+  LOOM_ASSIGN(const data::Dataset dataset, data::OpenDataset(dir + "/data"));
+  run.spec.model.vocab = dataset.tokenizer->vocab_size();
+  out.Say("{} training and {} validation tokens in {}", HumanCount(dataset.train.size()),
+          HumanCount(dataset.val.size()), dir);
+
+  OneProcessOptions one{.spec = run.spec,
+                        .local = run.local,
+                        .workers = static_cast<std::uint32_t>(options.workers),
+                        .rounds = run.spec.sync.rounds,
+                        .metrics_path = dir + "/metrics.jsonl"};
+  LOOM_ASSIGN(OneProcessResult result, TrainOneProcess(one, dataset.train, cut, out));
+  LOOM_RETURN_IF_ERROR(train::ExportHfFolder(dir + "/model", run.spec.model, result.grid,
+                                             result.weights.span(), *dataset.tokenizer));
+  double val_loss = 0;
+  if (dataset.val.size() >= 2) {
+    LOOM_ASSIGN(val_loss,
+                LossOf(run.spec, run.local, result.grid, result.weights.span(), dataset.val));
+  }
+  out.Event({{"event", json::Value("done")},
+             {"rounds", json::Value(result.rounds)},
+             {"tokens", json::Value(result.tokens)},
+             {"loss", json::Value(result.train_loss)},
+             {"val_loss", json::Value(val_loss)},
+             {"seconds", json::Value(result.seconds)},
+             {"export_dir", json::Value(dir + "/model")}});
+  out.Say(
+      "{} after {} rounds and {} tokens: loss {:.3f}, validation {:.3f}\nnext: loom generate "
+      "{}/model --prompt \"It was\"",
+      result.interrupted ? "stopped" : "done", result.rounds, HumanCount(result.tokens),
+      result.train_loss, val_loss, dir);
+  return {};
+}
+
+Status Train(const Options& options) {
+  LOOM_ASSIGN(train::RunFile run, train::LoadRun(options.run_toml));
+  for (std::string& path : run.spec.data.paths) path = ResolvePath(path, options.run_toml);
+  if (options.workers < 1 || options.workers > 1024) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("--workers {} is outside of 1 .. 1024", options.workers));
+  }
+  if (options.dry_run) return PrintPlan(run, {.peers = 1, .measure = true}, options.json);
+  if (run.spec.sync.rounds == 0) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("{}: sync.rounds = 0 has no end in one process", options.run_toml),
+                     "set rounds below [sync]");
+  }
+  return TrainHere(options, std::move(run));
+}
+
+}  // namespace
+
+Verb TrainVerb() {
+  auto options = std::make_shared<Options>();
+  return {.name = "train",
+          .summary = "Train on this machine alone",
+          .example = "loom train run.toml --dir here --dry-run",
+          .declare =
+              [options](Args& args) {
+                args.Positional("run.toml", options->run_toml,
+                                "Settings of the run (loom init writes one)");
+                args.Option("--dir", "DIR", options->dir,
+                            "Folder of the run; default: the first free ./loom-RUN-k");
+                args.Flag("--dry-run", options->dry_run,
+                          "Print memory, traffic and time; train nothing");
+                args.Flag("--one-process", options->one_process,
+                          "Plain synchronous training, one optimizer step on the mean gradient");
+                args.Option("--workers", "M", options->workers, "Logical workers of --one-process");
+                args.Flag("--json", options->json, "NDJSON events on stdout");
+              },
+          .run = [options] { return Train(*options); }};
+}
+
+}  // namespace loom::app

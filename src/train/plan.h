@@ -1,0 +1,41 @@
+// What a run will take from a machine and its link, before anything is allocated: `--dry-run`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "train/spec.h"
+
+namespace loom::train {
+
+/// Bytes of one peer that hosts one worker.
+struct RunPlan {
+  std::uint64_t parameters = 0;
+  std::uint64_t weights = 0;  ///< agreed weights, and the worker's own copy while it trains
+  std::uint64_t gradients = 0;
+  std::uint64_t inner = 0;        ///< AdamW's two moments
+  std::uint64_t outer = 0;        ///< outer momentum, and the error feedback of a lossy codec
+  std::uint64_t encoded = 0;      ///< own contribution and the result of the reduce
+  std::uint64_t activations = 0;  ///< peak of one micro-batch
+  std::uint64_t total = 0;
+  std::uint64_t payload = 0;  ///< one encoded pseudo-gradient
+  std::uint64_t bytes_up_per_round = 0;
+  std::uint64_t bytes_down_per_round = 0;
+  std::uint64_t tokens_per_round = 0;  ///< of all workers
+  double seconds_per_round = 0;        ///< compute and transfer, nothing hidden
+  double eta_s = 0;                    ///< of the whole run; 0 when it has no last round
+};
+
+/// What is not in the spec.
+struct PlanInput {
+  std::uint32_t peers = 1;
+  double tokens_per_second = 0;  ///< of one worker; 0 = not known, then no times
+  double link_up = 0;            ///< bytes a second; 0 = as fast as needed
+  double link_down = 0;
+};
+
+/// spec must be resolved; a vocabulary of 0 is planned as 256.
+Result<RunPlan> PlanRun(const RunSpec& spec, const LocalConfig& local, const PlanInput& input);
+
+}  // namespace loom::train
