@@ -1,6 +1,7 @@
-// The door of a running peer for its own user: requests and answers as single lines of JSON text over
-// the Unix-domain socket `control.sock` in the peer's folder. `pause`, `finish`, `leave`, `invite` and
-// live `status` use it. Only the same user (or root) may speak. Lines are at most 64 KiB.
+// The door of a running peer for its own user: requests and answers as single lines of JSON text
+// over the Unix-domain socket `control.sock` in the peer's folder. `pause`, `finish`, `leave`,
+// `invite` and live `status` use it. Only the same user (or root) may speak. Lines are at most 64
+// KiB.
 #pragma once
 
 #include <filesystem>
@@ -35,8 +36,8 @@ class ControlServer {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Sends one line and waits for one line; blocks the calling thread. kNotFound when there is no socket or
-/// nobody answers there (the peer does not run), kTimeout, kLimit for lines over 64 KiB.
+/// Sends one line and waits for one line; blocks the calling thread. kNotFound when there is no
+/// socket or nobody answers there (the peer does not run), kTimeout, kLimit for lines over 64 KiB.
 Result<std::string> ControlRequest(const std::filesystem::path& path, const std::string& request,
                                    Duration timeout);
 

@@ -5,10 +5,26 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "base/result.h"
 #include "base/time.h"
+#include "net/socket.h"
 
 namespace loom::net {
+
+/// One non-blocking descriptor in the reactor. Destroying it closes the descriptor; no callback
+/// runs after.
+class FdWatch {
+ public:
+  virtual ~FdWatch() = default;
+  virtual int fd() const = 0;
+  /// Runs fn once, when a read (or write) would not block or the descriptor has failed. A second
+  /// call before the first one fired replaces its function.
+  virtual void WhenReadable(std::function<void()> fn) = 0;
+  virtual void WhenWritable(std::function<void()> fn) = 0;
+};
 
 class Reactor {
  public:
@@ -37,10 +53,14 @@ class Reactor {
   /// After it the function does not run any more; an unknown or expired id is fine.
   void Cancel(TimerId id);
 
-  struct Impl;  ///< for the adapters in net
-  Impl& impl() { return *impl_; }
+  /// Takes over an open, non-blocking descriptor.
+  std::unique_ptr<FdWatch> Watch(int fd);
+  using Resolved = std::function<void(Result<std::vector<SocketAddress>>)>;
+  /// Looks a host name up on a thread of its own and calls back on the reactor thread.
+  void Resolve(const HostPort& where, Resolved done);
 
  private:
+  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,7 +1,7 @@
 // Connections to the other peers of a run: mutual TLS 1.3 pinned by peer id, one control connection
-// and a few bulk connections per pair, heartbeats, the owner's bandwidth caps, and a clear reason for
-// everything that ends. It moves {channel, type, bytes} and knows nothing of rounds. All calls and
-// all events are on the reactor thread. Asio and OpenSSL stay in the .cc files.
+// and a few bulk connections per pair, heartbeats, the owner's bandwidth caps, and a clear reason
+// for everything that ends. It moves {channel, type, bytes} and knows nothing of rounds. All calls
+// and all events are on the reactor thread. Asio and OpenSSL stay in the .cc files.
 #pragma once
 
 #include <cstdint>
@@ -43,12 +43,13 @@ std::string_view DialStepName(DialStep step);
 struct PeerInfo {
   PeerId id;
   crypto::PublicKey key;
-  std::string address;                  ///< remote IP:port of the control connection
-  std::vector<std::string> announced;   ///< HOST:PORT where it says that it can be dialled; untrusted
-  std::uint16_t listen_port = 0;        ///< 0: it only dials out (R35)
+  std::string address;  ///< remote IP:port of the control connection
+  std::vector<std::string>
+      announced;                  ///< HOST:PORT where it says that it can be dialled; untrusted
+  std::uint16_t listen_port = 0;  ///< 0: it only dials out (R35)
   std::uint64_t features = 0;
   std::string version;
-  Bytes hello;                          ///< the opaque blob of the layer above
+  Bytes hello;  ///< the opaque blob of the layer above
   bool dialled_by_us = false;
 };
 
@@ -56,9 +57,10 @@ struct Frame {
   std::uint16_t type = 0;
   std::uint16_t flags = 0;
   std::uint64_t request_id = 0;
-  Blob payload;                         ///< never null
+  Blob payload;  ///< never null
 };
 
+/// Events may call the transport; they must not destroy it.
 class TransportEvents {
  public:
   virtual ~TransportEvents() = default;
@@ -85,25 +87,25 @@ struct RateLimits {
 
 struct TransportOptions {
   RunId run;
-  std::uint32_t generation = 1;         ///< of the protocol; must be equal on both sides
-  std::uint64_t features = 0;           ///< bits for the layer above
-  std::string version;                  ///< shown to the other side, at most 64 bytes
-  Bytes hello;                          ///< opaque, at most kMaxHelloBlob
-  std::vector<std::string> announce;    ///< HOST:PORT, at most 8
+  std::uint32_t generation = 1;       ///< of the protocol; must be equal on both sides
+  std::uint64_t features = 0;         ///< bits for the layer above
+  std::string version;                ///< shown to the other side, at most 64 bytes
+  Bytes hello;                        ///< opaque, at most kMaxHelloBlob
+  std::vector<std::string> announce;  ///< HOST:PORT, at most 8
   RateLimits total, per_peer;
-  int bulk_connections = 1;             ///< made by the dialling side; 1 to 8
+  int bulk_connections = 1;  ///< made by the dialling side; 1 to 8
   wire::FrameCaps control_caps{1 << 20, {}};
   wire::FrameCaps bulk_caps{64 << 20, {}};
   std::size_t control_queue = 8 << 20;  ///< bytes waiting per peer
   std::size_t bulk_queue = 256 << 20;
-  Duration handshake_deadline = 5s;     ///< TCP accept to end of hello
-  Duration connect_deadline = 4s;       ///< for each address that a name resolves to
+  Duration handshake_deadline = 5s;  ///< TCP accept to end of hello
+  Duration connect_deadline = 4s;    ///< for each address that a name resolves to
   Duration heartbeat = 500ms;
   Duration silent_after = 2s;
   Duration dead_after = 30s;
-  Duration redial_probe = 1s;           ///< how long a closed peer's address may take to answer
+  Duration redial_probe = 1s;  ///< how long a closed peer's address may take to answer
   std::size_t max_peers = 256;
-  std::size_t max_unauthenticated = 128;            ///< the oldest one gives way
+  std::size_t max_unauthenticated = 128;  ///< the oldest one gives way
   std::size_t max_unauthenticated_per_address = 32;
 };
 inline constexpr std::size_t kMaxHelloBlob = 60 * 1024;
@@ -111,11 +113,12 @@ inline constexpr std::size_t kMaxHelloBlob = 60 * 1024;
 struct PeerStats {
   std::uint64_t written = 0, read = 0;  ///< bytes to and from sockets
   std::size_t control_queue = 0, bulk_queue = 0;
-  Duration rtt{0}, min_rtt{0};          ///< 0 until the first heartbeat came back
+  Duration rtt{0}, min_rtt{0};  ///< 0 until the first heartbeat came back
   bool silent = false;
 };
 struct TransportStats {
   std::uint64_t written = 0, read = 0;  ///< all sockets ever, handshakes and refused ones included
+  std::uint64_t rejected = 0;           ///< incoming connections that ended before they were a peer
   std::size_t unauthenticated = 0, peers = 0;
 };
 
@@ -139,16 +142,16 @@ class Transport {
   /// Caps for one peer, in place of per_peer, for as long as the transport lives.
   void SetPeerLimits(const PeerId& peer, RateLimits limits);
 
-  /// Listens on each HOST:PORT; "*:PORT" is all interfaces, IPv6 and IPv4. Port 0 picks one, and the
-  /// next address with port 0 tries the same. Returns the ports; on an error nothing listens.
+  /// Listens on each HOST:PORT; "*:PORT" is all interfaces, IPv6 and IPv4. Port 0 picks one, and
+  /// the next address with port 0 tries the same. Returns the ports; on an error nothing listens.
   Result<std::vector<std::uint16_t>> Listen(const std::vector<std::string>& addresses);
 
-  /// Starts to connect to HOST:PORT or [V6]:PORT. Ends in OnPeerUp or OnDialFailed, or silently when
-  /// the same peer is up already by another way. `expected` pins the identity.
+  /// Starts to connect to HOST:PORT or [V6]:PORT. Ends in OnPeerUp or OnDialFailed, or silently
+  /// when the same peer is up already by another way. `expected` pins the identity.
   void Dial(const std::string& address, std::optional<PeerId> expected);
 
-  /// Queues a frame without a copy. False when the peer is not up, the queue is full, or the payload is over
-  /// our own cap; nothing was sent then.
+  /// Queues a frame without a copy. False when the peer is not up, the queue is full, or the
+  /// payload is over our own cap; nothing was sent then.
   [[nodiscard]] bool Send(const PeerId& peer, Channel channel, std::uint16_t type, Blob payload,
                           std::uint64_t request_id = 0, std::uint16_t flags = 0);
 
