@@ -19,6 +19,19 @@ LOOM_KERNEL_INLINE void AddScaledBody(float* acc, const float* x, float weight, 
 LOOM_KERNEL(void, AddScaled, (float* acc, const float* x, float weight, std::size_t n),
             (acc, x, weight, n))
 
+LOOM_KERNEL_INLINE void AddWideBody(double* acc, const float* x, double weight, std::size_t n) {
+  LOOM_INDEPENDENT
+  for (std::size_t i = 0; i < n; ++i) acc[i] = acc[i] + weight * static_cast<double>(x[i]);
+}
+LOOM_KERNEL(void, AddWide, (double* acc, const float* x, double weight, std::size_t n),
+            (acc, x, weight, n))
+
+LOOM_KERNEL_INLINE void RoundBody(const double* x, float* out, std::size_t n) {
+  LOOM_INDEPENDENT
+  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<float>(x[i]);
+}
+LOOM_KERNEL(void, Round, (const double* x, float* out, std::size_t n), (x, out, n))
+
 LOOM_KERNEL_INLINE void SubtractBody(const float* a, const float* b, float* out, std::size_t n) {
   LOOM_INDEPENDENT
   for (std::size_t i = 0; i < n; ++i) out[i] = a[i] - b[i];
@@ -68,6 +81,18 @@ void AddScaled(std::span<float> acc, std::span<const float> x, float weight, Isa
   LOOM_CHECK(acc.size() == x.size(), "acc {} x {}", acc.size(), x.size());
   const FpControlGuard guard;
   AddScaledPick(isa)(acc.data(), x.data(), weight, x.size());
+}
+
+void AddScaled(std::span<double> acc, std::span<const float> x, float weight, Isa isa) {
+  LOOM_CHECK(acc.size() == x.size(), "acc {} x {}", acc.size(), x.size());
+  const FpControlGuard guard;
+  AddWidePick(isa)(acc.data(), x.data(), weight, x.size());
+}
+
+void Round(std::span<const double> x, std::span<float> out, Isa isa) {
+  LOOM_CHECK(x.size() == out.size(), "x {} out {}", x.size(), out.size());
+  const FpControlGuard guard;
+  RoundPick(isa)(x.data(), out.data(), x.size());
 }
 
 void Subtract(std::span<const float> a, std::span<const float> b, std::span<float> out, Isa isa) {

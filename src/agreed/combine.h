@@ -12,6 +12,12 @@ namespace loom::agreed {
 /// acc += weight * x; product and sum are rounded separately. Lengths are equal, no overlap.
 void AddScaled(std::span<float> acc, std::span<const float> x, float weight, Isa isa = BestIsa());
 
+/// The same in double, where the product is exact; Round then rounds once. With it, 2^k equal
+/// contributions of equal weight give that contribution bit for bit; in fp32 only up to k = 2.
+void AddScaled(std::span<double> acc, std::span<const float> x, float weight, Isa isa = BestIsa());
+/// out = fp32 of x, to nearest even; overflow becomes infinity.
+void Round(std::span<const double> x, std::span<float> out, Isa isa = BestIsa());
+
 /// out = a - b. out may be a or b (same range exactly). The pseudo-gradient is Subtract(theta,
 /// local).
 void Subtract(std::span<const float> a, std::span<const float> b, std::span<float> out,
