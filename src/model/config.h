@@ -77,6 +77,9 @@ std::uint64_t ParameterCount(const ModelConfig& config);
 void InitWeights(const ModelConfig& config, const agreed::TileGrid& grid, std::uint64_t seed,
                  std::span<float> weights);
 
+/// Logits are made for this many tokens at a time, so that a large vocabulary needs little memory.
+inline constexpr std::uint64_t kLossChunkTokens = 1024;
+
 /// Peak bytes that a forward and backward of B sequences of T tokens keep beside weights and
 /// gradients. An estimate (upper side), for plans and limits.
 struct ActivationPlan {

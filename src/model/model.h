@@ -38,7 +38,22 @@ struct Batch {
   std::size_t length = 0;                 ///< T, at most the context
 };
 
-class Network;
+/// Keys and values of one growing sequence, so that a new token costs one token's work.
+/// Thread: the model's. Must not outlive its model; a change of the weights makes it stale: Clear.
+class Decoder {
+ public:
+  ~Decoder();
+  /// Appends ids, 1..context - length() of them, and returns the logits [V] after the last one.
+  Result<std::vector<float>> Feed(std::span<const std::int32_t> ids);
+  std::size_t length() const;  ///< ids seen since the start or Clear
+  void Clear();
+
+ private:
+  friend class Model;
+  struct State;
+  explicit Decoder(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
 
 /// Thread: one compute thread. The spans must outlive the model.
 class Model {
@@ -53,7 +68,8 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  /// Must follow every change of the weight span. Free on the CPU, a copy to the device on CUDA.
+  /// Must follow every change of the weight span. Free for fp32 on the CPU, else a copy
+  /// (to bf16, to the device).
   void WeightsChanged();
 
   /// Adds loss_scale * d(sum of token losses)/d(weights) to the gradient span and returns the sum.
@@ -76,10 +92,11 @@ class Model {
   const ModelConfig& config() const;
   const ModelOptions& options() const;  ///< with the device resolved
 
-  /// The layers underneath, for generation.
-  Network& network();
+  /// A decoder with an empty sequence, of at most config().context ids.
+  Result<std::unique_ptr<Decoder>> NewDecoder();
 
  private:
+  friend class Decoder;
   struct State;
   explicit Model(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
