@@ -116,11 +116,13 @@ void Reactor::Run() {
   impl_->io.run();
 }
 
-bool Reactor::RunUntil(const std::function<bool()>& done, Duration limit) {
+bool Reactor::RunUntil(const std::function<bool()>& done, Duration limit, Duration poll) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   impl_->io.restart();
   while (!done()) {
-    if (impl_->io.run_one_until(deadline) == 0) return done();
+    const auto now = std::chrono::steady_clock::now();
+    impl_->io.run_one_until(poll < deadline - now ? now + poll : deadline);
+    if (std::chrono::steady_clock::now() >= deadline) return done();
   }
   return true;
 }

@@ -39,7 +39,8 @@ class Reactor {
   /// Runs on the calling thread, which becomes the reactor thread, until Stop().
   void Run();
   /// Runs until done() holds or the time is over; true when done() held. For tests and short tools.
-  bool RunUntil(const std::function<bool()>& done, Duration limit);
+  /// `poll` looks at done() that often even when nothing happens.
+  bool RunUntil(const std::function<bool()>& done, Duration limit, Duration poll = Duration::max());
   /// Thread-safe. Run() returns soon; what was posted before it is run first.
   void Stop();
   /// Thread-safe. Runs fn on the reactor thread.
