@@ -79,11 +79,11 @@ class FileSystem {
 class PosixFileSystem final : public FileSystem {
  public:
   Result<std::unique_ptr<File>> Open(const std::string& path, OpenMode mode,
-                                     Access access) override;
+                                     Access access = Access::kShared) override;
   Status Rename(const std::string& from, const std::string& to) override;
   Status Remove(const std::string& path) override;
   Result<std::vector<DirEntry>> List(const std::string& path) const override;
-  Status MakeDirs(const std::string& path, Access access) override;
+  Status MakeDirs(const std::string& path, Access access = Access::kShared) override;
   Status SyncDir(const std::string& path) override;
   Result<std::uint64_t> Size(const std::string& path) const override;
   bool Exists(const std::string& path) const override;

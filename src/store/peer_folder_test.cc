@@ -1,0 +1,219 @@
+#include "store/peer_folder.h"
+
+#include <gtest/gtest.h>
+
+#include "crypto/hash.h"
+#include "store/sim_file_system.h"
+
+namespace loom::store {
+namespace {
+
+const PeerFolder::Options kOptions{4711, 2};
+
+std::vector<ByteView> Views(const std::vector<Bytes>& tiles) {
+  return {tiles.begin(), tiles.end()};
+}
+
+TEST(PeerFolder, TheSameFolderTwiceNamesTheOtherProcess) {
+  SimFileSystem fs;
+  auto first = PeerFolder::Open(fs, "D", kOptions);
+  ASSERT_TRUE(first) << first.error().ToString();
+  const auto second = PeerFolder::Open(fs, "D", {99, 2});
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Code::kConflict);
+  EXPECT_NE(second.error().message.find("4711"), std::string::npos);
+  fs.Kill();
+  EXPECT_TRUE(PeerFolder::Open(fs, "D", kOptions)) << "the lock ends with its process";
+}
+
+TEST(PeerFolder, ResumesItsRunAndRefusesAnother) {
+  SimFileSystem fs;
+  {
+    auto folder = PeerFolder::Open(fs, "D", kOptions);
+    ASSERT_TRUE(folder);
+    EXPECT_FALSE(folder->has_run());
+    ASSERT_TRUE(folder->SetGenesis(AsBytes("genesis body")));
+    ASSERT_TRUE(folder->SetGenesis(AsBytes("genesis body")));
+    const Status other = folder->SetGenesis(AsBytes("other body"));
+    ASSERT_FALSE(other);
+    EXPECT_EQ(other.error().code, Code::kConflict);
+    ASSERT_TRUE(folder->records().AppendAndSync(AsBytes("record 0")));
+    ASSERT_TRUE(folder->votes().AppendAndSync(AsBytes("vote")));
+    ASSERT_TRUE(folder->WriteKey("peer", AsBytes("secret")));
+    EXPECT_FALSE(folder->WriteKey("../peer", AsBytes("secret")));
+    ASSERT_TRUE(folder->WriteStatus("{\"state\":\"working\"}"));
+    ASSERT_TRUE(folder->AppendMetrics("{\"step\":1}"));
+  }
+  fs.Crash(1);
+  auto folder = PeerFolder::Open(fs, "D", kOptions);
+  ASSERT_TRUE(folder) << folder.error().ToString();
+  ASSERT_TRUE(folder->has_run());
+  EXPECT_EQ(AsText(folder->genesis()), "genesis body");
+  EXPECT_EQ(folder->records().size(), 1u);
+  EXPECT_EQ(AsText(*folder->votes().Read(0)), "vote");
+  EXPECT_EQ(AsText(*folder->ReadKey("peer")), "secret");
+  const PeerFolderView view(fs, "D");
+  EXPECT_EQ(AsText(view.Records()->entries.at(0)), "record 0");
+  EXPECT_EQ(AsText(*view.Genesis()), "genesis body");
+}
+
+TEST(PeerFolder, MetricsGoOnAfterATornLine) {
+  SimFileSystem fs;
+  ASSERT_TRUE(PeerFolder::Open(fs, "D", kOptions));
+  ASSERT_TRUE((*fs.Open("D/metrics.jsonl", OpenMode::kWrite))->Append(AsBytes("{\"st")));
+  auto folder = PeerFolder::Open(fs, "D", kOptions);
+  ASSERT_TRUE(folder->AppendMetrics("{\"step\":2}"));
+  EXPECT_EQ(AsText(*ReadWholeFile(fs, "D/metrics.jsonl", 100)), "{\"st\n{\"step\":2}\n");
+}
+
+TEST(PeerFolder, DamagedGenesisIsNamed) {
+  SimFileSystem fs;
+  {
+    auto folder = PeerFolder::Open(fs, "D", kOptions);
+    ASSERT_TRUE(folder->SetGenesis(AsBytes("genesis body")));
+  }
+  const auto before = fs.Snapshot();
+  for (std::uint64_t offset = 0; offset < *fs.Size("D/genesis"); ++offset) {
+    fs.Restore(before);
+    ASSERT_TRUE(fs.FlipByte("D/genesis", offset, std::byte{2}));
+    const auto folder = PeerFolder::Open(fs, "D", kOptions);
+    ASSERT_FALSE(folder);
+    EXPECT_EQ(folder.error().code, Code::kCorrupt);
+    EXPECT_NE(folder.error().message.find("D/genesis"), std::string::npos);
+  }
+}
+
+// R6b: what is behind a vote is durable before the vote can be. R3: a new attempt does not touch
+// the bytes behind the last vote.
+TEST(PeerFolder, R3R6RoundBytesAreDurableAndAttemptsApart) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    SimFileSystem fs;
+    auto folder = PeerFolder::Open(fs, "D", kOptions);
+    const std::vector<Bytes> first{Bytes(700, std::byte{1}), Bytes(), Bytes(20, std::byte{2})};
+    const std::vector<Bytes> second{Bytes(700, std::byte{3}), Bytes(5), Bytes(20, std::byte{4})};
+    const auto a = folder->WriteRound(5, Views(first));
+    const auto b = folder->WriteRound(5, Views(second));
+    ASSERT_TRUE(a && b);
+    ASSERT_NE(*a, *b);
+    fs.Crash(seed);
+    folder = PeerFolder::Open(fs, "D", kOptions);
+    ASSERT_TRUE(folder);
+    const auto file = folder->OpenRound(5, *a);
+    ASSERT_TRUE(file) << file.error().ToString();
+    EXPECT_EQ(*file->ReadAll(1000), first);
+    EXPECT_EQ(file->ReadAll(10).error().code, Code::kLimit);
+    EXPECT_EQ(*folder->OpenRound(5, *b)->ReadAll(1000), second);
+    ASSERT_TRUE(folder->KeepOnlyRound(5, *b));
+    EXPECT_FALSE(folder->HasRound(5, *a));
+    EXPECT_TRUE(folder->HasRound(5, *b));
+  }
+}
+
+TEST(RoundFile, FlippedByteIsFoundAtEveryOffset) {
+  SimFileSystem fs;
+  const std::vector<Bytes> tiles{Bytes(30, std::byte{1}), Bytes(40, std::byte{2})};
+  ASSERT_TRUE(WriteRoundFile(fs, "round", 3, Views(tiles)));
+  EXPECT_EQ(RoundFile::Open(fs, "round", 4).error().code, Code::kCorrupt);
+  const auto before = fs.Snapshot();
+  const std::uint64_t size = *fs.Size("round");
+  for (std::uint64_t offset = 0; offset < size; ++offset) {
+    fs.Restore(before);
+    ASSERT_TRUE(fs.FlipByte("round", offset, std::byte{8}));
+    const auto file = RoundFile::Open(fs, "round", 3);
+    const auto all = file ? file->ReadAll(1000) : Result<std::vector<Bytes>>(file.error());
+    ASSERT_FALSE(all) << "offset " << offset;
+    if (offset >= size - 40) {
+      EXPECT_TRUE(file->ReadTile(0)) << "the other tile is still good";
+      EXPECT_NE(all.error().message.find("tile 1 at offset"), std::string::npos);
+    }
+  }
+  for (std::uint64_t cut = 0; cut < size; ++cut) {
+    fs.Restore(before);
+    ASSERT_TRUE((*fs.Open("round", OpenMode::kWrite))->Truncate(cut));
+    EXPECT_FALSE(RoundFile::Open(fs, "round", 3)) << "cut to " << cut;
+  }
+}
+
+TEST(PeerFolder, KeepsTheRoundsSinceTheOldestCheckpoint) {
+  SimFileSystem fs;
+  auto folder = PeerFolder::Open(fs, "D", kOptions);
+  const std::vector<Bytes> tiles{Bytes(30, std::byte{1})};
+  std::vector<Hash> ids;
+  for (Round round = 1; round <= 9; ++round) {
+    const auto id = folder->WriteRound(round, Views(tiles));
+    ASSERT_TRUE(id);
+    ids.push_back(*id);
+  }
+  ASSERT_TRUE(folder->PruneRounds());
+  EXPECT_TRUE(folder->HasRound(1, ids[0])) << "no checkpoint yet: everything is needed";
+  StateLayout layout{{"t"}, {{0, 0, 4}}, 16, {}};
+  const std::vector<float> values(16, 1.0f);
+  for (Round round : {3, 5, 8}) {
+    ASSERT_TRUE(folder->checkpoints().Save({round, {}, {}}, layout, values, values, {}));
+  }
+  ASSERT_TRUE(folder->PruneRounds());
+  for (Round round = 1; round <= 9; ++round) {
+    EXPECT_EQ(folder->HasRound(round, ids[round - 1]), round > 5) << round;
+  }
+}
+
+TEST(ObjectStore, LargeObjectsArePiecesUnderOneRoot) {
+  SimFileSystem fs;
+  ASSERT_TRUE(fs.MakeDirs("objects"));
+  ObjectStore objects(fs, "objects");
+  Bytes big(2 * kPieceBytes + 100);
+  for (std::size_t i = 0; i < big.size(); ++i)
+    big[i] = static_cast<std::byte>(i * 2654435761u >> 24);
+  const PieceList list = PieceList::Of(big);
+  EXPECT_EQ(list.pieces.size(), 3u);
+  EXPECT_EQ(list.PieceSize(2), 100u);
+  const auto decoded = PieceList::Decode(list.Encode());
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->Root(), list.Root());
+
+  // What a resumed transfer does: pieces in any order, then the whole.
+  const ByteView view = big;
+  ASSERT_TRUE(objects.Put(view.subspan(2 * kPieceBytes)));
+  ASSERT_TRUE(objects.Put(view.first(kPieceBytes)));
+  EXPECT_EQ(objects.HeldPieces(list), (std::vector<bool>{true, false, true}));
+  EXPECT_FALSE(objects.Assemble(list));
+  ASSERT_TRUE(objects.Put(view.subspan(kPieceBytes, kPieceBytes)));
+  ASSERT_TRUE(objects.Assemble(list));
+  const Hash id = list.Root();
+  EXPECT_EQ(*objects.Get(id, big.size()), big);
+  EXPECT_EQ(objects.Pieces(id)->pieces, list.pieces);
+  EXPECT_EQ(crypto::Sha256(*objects.GetPiece(id, list, 1)), list.pieces[1]);
+  EXPECT_FALSE(objects.Has(list.pieces[0])) << "pieces are removed";
+
+  ASSERT_TRUE(fs.FlipByte(objects.PathOf(id), kPieceBytes + 5, std::byte{1}));
+  EXPECT_EQ(objects.Get(id, big.size()).error().code, Code::kCorrupt);
+  EXPECT_TRUE(objects.GetPiece(id, list, 0));
+  EXPECT_EQ(objects.GetPiece(id, list, 1).error().code, Code::kCorrupt);
+  ASSERT_TRUE(objects.Put(big)) << "a damaged object is written again";
+  EXPECT_TRUE(objects.Get(id, big.size()));
+}
+
+TEST(ObjectStore, SmallObjectIsNamedByItsSha256) {
+  SimFileSystem fs;
+  ASSERT_TRUE(fs.MakeDirs("objects"));
+  ObjectStore objects(fs, "objects");
+  const auto id = objects.Put(AsBytes("tokenizer"));
+  ASSERT_TRUE(id);
+  EXPECT_EQ(*id, crypto::Sha256(AsBytes("tokenizer")));
+  EXPECT_EQ(objects.Get(*id, 3).error().code, Code::kLimit);
+  const auto empty = objects.Put({});
+  ASSERT_TRUE(empty);
+  EXPECT_TRUE(objects.Get(*empty, 0));
+}
+
+TEST(PieceList, RefusesCountsThatDoNotFit) {
+  PieceList list{kPieceBytes + 1, {Hash()}};
+  EXPECT_FALSE(PieceList::Decode(list.Encode()));
+  list.pieces.push_back(Hash());
+  EXPECT_TRUE(PieceList::Decode(list.Encode()));
+  list.size = UINT64_MAX;
+  EXPECT_FALSE(PieceList::Decode(list.Encode()));
+}
+
+}  // namespace
+}  // namespace loom::store
