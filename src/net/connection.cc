@@ -183,6 +183,11 @@ void Connection::ServeBulk(std::shared_ptr<FrameQueue> queue) {
   TuneSocket(watch_->fd(), true);
 }
 
+void Connection::Pace() {
+  if (phase_ != Phase::kOpen || !bulk() || (!Pending() && pacer_.rate() == 0)) return;
+  if (pacer_.OnSample(ReadPath(watch_->fd()))) SetPacingRate(watch_->fd(), pacer_.rate());
+}
+
 void Connection::Wake() {
   if (phase_ == Phase::kOpen && !write_waits_) {
     // Not at once: frames queued in one turn share a record, and no callback runs inside Send.

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "net/bulk_pacer.h"
 #include "net/reactor.h"
 #include "net/tls.h"
 #include "net/transport.h"
@@ -66,6 +67,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Send(std::uint16_t type, std::uint16_t flags, std::uint64_t request_id, Blob payload);
   /// Takes frames from this queue from now on; the connection is a paced bulk connection.
   void ServeBulk(std::shared_ptr<FrameQueue> queue);
+  /// Called some times a second: holds bulk back where it fills the queues on its way (R34).
+  void Pace();
   /// The queue got something.
   void Wake();
   void SetCaps(const wire::FrameCaps* caps) { caps_ = caps; }
@@ -114,6 +117,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Phase phase_ = Phase::kHandshake;
 
   // out
+  BulkPacer pacer_;
   FrameQueue own_;
   std::shared_ptr<FrameQueue> bulk_queue_;
   std::optional<OutFrame> current_;

@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "net/bulk_pacer.h"
 #include "net/control_socket.h"
 #include "net/reactor.h"
 #include "net/token_bucket.h"
@@ -70,6 +71,43 @@ TEST(TokenBucket, UncappedIsAlwaysReadyAndUrgentMayBorrow) {
   EXPECT_LT(bucket.UrgentReadyAt(now), bucket.ReadyAt(now));
   bucket.SetRate(0);
   EXPECT_EQ(bucket.ReadyAt(now), now);
+}
+
+/// A bottleneck of `capacity` bytes per second with a deep buffer and a sender that wants more.
+TEST(BulkPacer, QueuesStayShortAndTheLinkBusy) {  // R34
+  for (const double capacity : {2e5, 1e6, 1e7, 1e8}) {
+    for (const Duration base : {5ms, 50ms, 200ms}) {
+      BulkPacer pacer;
+      double queue = 0, smoothed = 0, delivered = 0, worst = 0;
+      const Duration tick = 125ms;
+      for (int i = 0; i < 480; ++i) {  // a minute
+        const double rate = pacer.rate() == 0 ? 3 * capacity : static_cast<double>(pacer.rate());
+        const double offered = std::min(rate, 3 * capacity) * Seconds(tick);
+        const double room = capacity * Seconds(tick);
+        const double out = std::min(queue + offered, room);
+        queue += offered - out;
+        smoothed += (queue / capacity - smoothed) * 0.7;
+        pacer.OnSample(
+            {base + FromSeconds(smoothed), base, static_cast<std::uint64_t>(out / Seconds(tick))});
+        if (i >= 80) {  // after ten seconds
+          worst = std::max(worst, queue / capacity);
+          delivered += out;
+        }
+      }
+      EXPECT_LT(worst, 0.1) << capacity;
+      EXPECT_GT(delivered, 0.75 * capacity * 50) << capacity;
+    }
+  }
+}
+
+TEST(BulkPacer, AnEmptyPathIsNeverHeldBack) {
+  BulkPacer pacer;
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(pacer.OnSample({21ms, 20ms, 500'000'000}));
+  EXPECT_EQ(pacer.rate(), 0U);
+  EXPECT_TRUE(pacer.OnSample({90ms, 20ms, 1'000'000}));
+  EXPECT_EQ(pacer.rate(), 850'000U);
+  for (int i = 0; i < 100; ++i) pacer.OnSample({20ms, 20ms, 1'000'000});
+  EXPECT_EQ(pacer.rate(), 0U);  // it sends less than that by itself
 }
 
 TEST(HostPort, ParsesWhatPeopleWrite) {

@@ -349,6 +349,7 @@ void Transport::Impl::Tick() {
   for (auto& [id, peer] : peers) {
     if (slept) peer.heard = std::max(peer.heard, std::min(peer.heard + away, now));
     if (now >= peer.next_ping) Ping(peer);
+    for (const auto& connection : peer.bulk) connection->Pace();
     const Duration quiet = now - peer.heard;
     if (quiet > options.dead_after) {
       dead.push_back(id);
