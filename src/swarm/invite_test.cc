@@ -248,7 +248,7 @@ TEST(Directory, CapsHoldAndBetterKnowledgeReplacesWorse) {
   directory.Learn(Peer(1), At("record:1"), AddressSource::kRecord);
   EXPECT_EQ(directory.AddressesOf(Peer(1)).size(), kMaxAddressesPerPeer);
   EXPECT_EQ(directory.AddressesOf(Peer(1))[0], At("record:1"));
-  for (int i = 2; i < 6000; ++i) {
+  for (int i = 2; i < 4300; ++i) {
     directory.Learn(Peer(i), Address{fmt::format("h{}", i), 1}, AddressSource::kGossip);
   }
   EXPECT_LE(directory.size(), kMaxKnownAddresses);

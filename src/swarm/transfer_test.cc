@@ -19,7 +19,7 @@ PeerId Peer(int i) {
 }
 
 struct Link {
-  double bytes_per_second = 1e6;
+  double bytes_per_second = 250e3;
   Time dies = Time::max();
   bool lies = false;
   bool stalls = false;  ///< takes requests, answers nothing
@@ -33,7 +33,7 @@ class World {
  public:
   World(std::uint64_t seed, std::size_t objects) : rng_(seed), fetcher_({.seed = seed}) {
     for (std::size_t i = 0; i < objects; ++i) {
-      Bytes bytes(1 + rng_() % 200'000);
+      Bytes bytes(1 + rng_() % 50'000);
       for (std::size_t at = 0; at < bytes.size(); at += 97)
         bytes[at] = static_cast<std::byte>(rng_());
       const Hash id = crypto::Sha256(bytes);
@@ -168,7 +168,7 @@ TEST(Transfer, R11OneDonorDiesOneLiesOneIsSlow) {
     Link lies;
     lies.lies = true;
     Link slow;
-    slow.bytes_per_second = 50e3;
+    slow.bytes_per_second = 12e3;
     world.Add(1, dies);
     world.Add(2, lies);
     world.Add(3, slow);
@@ -190,7 +190,7 @@ TEST(Transfer, ASlowDonorDoesNotHoldUpFastOnes) {
     SCOPED_TRACE(seed);
     World world(seed, 200);
     Link slow;
-    slow.bytes_per_second = 5e3;
+    slow.bytes_per_second = 1.2e3;
     world.Add(1, Link{});
     world.Add(2, Link{});
     world.Add(3, slow);
@@ -199,7 +199,7 @@ TEST(Transfer, ASlowDonorDoesNotHoldUpFastOnes) {
     ASSERT_TRUE(world.fetcher_.done());
     double total = 0;
     for (const ObjectRef& ref : world.refs_) total += ref.size;
-    EXPECT_LT(Seconds(world.now_ - Time{}), total / 2e6 * 1.3 + 3) << "two links of 1 MB/s";
+    EXPECT_LT(Seconds(world.now_ - Time{}), total / 500e3 * 1.3 + 3) << "two links of 250 kB/s";
     EXPECT_LT(world.asked_, 200u + 40u) << "few objects are asked of two";
   }
 }
@@ -207,7 +207,7 @@ TEST(Transfer, ASlowDonorDoesNotHoldUpFastOnes) {
 TEST(Transfer, SharesTheWorkBySpeed) {
   World world(5, 400);
   Link fast;
-  fast.bytes_per_second = 4e6;
+  fast.bytes_per_second = 1e6;
   world.Add(1, fast);
   world.Add(2, Link{});
   world.Want();
