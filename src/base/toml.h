@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -16,8 +15,9 @@ namespace loom {
 struct TomlValue;
 /// The items of an array, in order.
 using TomlArray = std::vector<TomlValue>;
+struct TomlEntry;
 /// The entries of a table, in order of their lines.
-using TomlTable = std::vector<std::pair<std::string, TomlValue>>;
+using TomlTable = std::vector<TomlEntry>;
 /// A date or a time: Loom has no key that takes one, so only the fact is kept.
 struct TomlOther {};
 
@@ -28,6 +28,12 @@ struct TomlValue {
   /// "a string", "an integer", ...: for error messages.
   std::string_view KindName() const;
   const TomlTable* AsTable() const { return std::get_if<TomlTable>(&value); }
+};
+
+/// Key and value. Not a std::pair, which clang wants complete inside TomlValue.
+struct TomlEntry {
+  std::string first;
+  TomlValue second;
 };
 
 /// Largest TOML text that is read; a longer one is refused before it is parsed.
