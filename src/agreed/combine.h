@@ -31,9 +31,9 @@ void Add(std::span<const float> a, std::span<const float> b, std::span<float> ou
 bool AllFinite(std::span<const float> x, Isa isa = BestIsa());
 
 /// Sum of x^2 in double, in one fixed order: element i of a block of kSumBlock goes to lane i mod
-/// 16; lanes are added in index order, then blocks in index order. Padding with zeros changes
-/// nothing inside a block, but the sum over tiles is a different order: sum tile results in tile
-/// order.
+/// 16; lanes are added in index order, then blocks in index order. For the norm of a whole state
+/// sum the tiles one by one and add their results in tile order, so that who owns a tile changes no
+/// bit.
 inline constexpr std::size_t kSumBlock = 4096;
 double SumSquares(std::span<const float> x, Isa isa = BestIsa());
 

@@ -11,7 +11,7 @@
 namespace loom::agreed {
 namespace {
 
-TEST(AddScaled, RoundsProductAndSumApart) {
+TEST(AddScaled, R28RoundsProductAndSumApart) {
   // With a fused multiply-add the result would be 2^-24, not 0.
   const float x = 1.0F + 0x1p-12F;
   std::vector<float> acc(100, -(1.0F + 0x1p-11F));

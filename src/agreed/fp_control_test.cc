@@ -52,7 +52,7 @@ Outputs RunAll(Isa isa) {
   return out;
 }
 
-TEST(FpControl, FlushToZeroAndRoundingOfTheCallerChangeNothing) {
+TEST(FpControl, R28FlushToZeroAndRoundingOfTheCallerChangeNothing) {
   const std::uint64_t before = FpControlWord();
   for (const Isa isa : {Isa::kPlain, Isa::kAvx2, Isa::kAvx512}) {
     if (!IsaSupported(isa)) continue;

@@ -68,7 +68,7 @@ TEST(FillNormal, MomentsAndTails) {
 TEST(FillNormal, PrefixSeedStreamAndScale) {
   std::vector<float> whole(1003);
   FillNormal(whole, 1, 2, 1.0F);
-  for (const std::size_t n : {0, 1, 2, 3, 5, 1000}) {
+  for (const std::size_t n : {0U, 1U, 2U, 3U, 5U, 1000U}) {
     std::vector<float> part(n);
     FillNormal(part, 1, 2, 1.0F);
     EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin())) << n;

@@ -63,7 +63,7 @@ class EveryCodec : public testing::TestWithParam<Case> {
   std::unique_ptr<Codec> codec_;
 };
 
-TEST_P(EveryCodec, PathsGiveTheBytesOfThePlainOne) {
+TEST_P(EveryCodec, R28PathsGiveTheBytesOfThePlainOne) {
   const auto plain = MakeCodec(GetParam().kind, Isa::kPlain);
   for (const std::size_t n : kSizes) {
     const auto x = Normal(n, n);
