@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "agreed/flat_buffer.h"
 #include "agreed/tile_grid.h"
 #include "base/result.h"
 #include "data/tokenizer.h"
@@ -18,7 +19,7 @@ struct HfModel {
   model::ModelConfig config;
   agreed::TileGrid grid;  ///< of model::ParameterShapes(config)
   agreed::FlatBuffer weights;
-  std::unique_ptr<data::Tokenizer> tokenizer;
+  std::unique_ptr<data::Tokenizer> tokenizer;  ///< null when the folder has no tokenizer.json
 };
 
 /// Writes fp32 weights (one flat buffer in the layout of grid). An existing folder is replaced only
