@@ -16,6 +16,7 @@ static_assert(std::endian::native == std::endian::little, "checkpoints are littl
 constexpr std::string_view kAside = ".tmp";
 constexpr std::string_view kReplaced = ".old";
 constexpr std::size_t kChunk = 1u << 20;
+constexpr std::uint32_t kMaxTileElements = 1u << 24;
 
 std::string ExtraPath(std::string_view name) { return fmt::format("extra/{}.bin", name); }
 
@@ -116,6 +117,7 @@ void CheckLayout(const StateLayout& layout, std::size_t w, std::size_t b) {
   LOOM_CHECK(w == layout.flat_size && b == layout.flat_size, "buffers of {} and {}, layout of {}",
              w, b, layout.flat_size);
   for (const StateTile& tile : layout.tiles) {
+    LOOM_CHECK(tile.size <= kMaxTileElements, "a tile of {} elements", tile.size);
     LOOM_CHECK(tile.offset + tile.size <= layout.flat_size, "tile at {} of {} past {}", tile.offset,
                tile.size, layout.flat_size);
   }

@@ -109,6 +109,63 @@ TEST(PeerFolder, R3R6RoundBytesAreDurableAndAttemptsApart) {
   }
 }
 
+// Promise 5: stopped at any operation of a peer's life and the power cut, the folder opens again
+// and holds everything that was acknowledged.
+TEST(PeerFolder, PowerCutAtEveryOperationKeepsWhatWasAcknowledged) {
+  const StateLayout layout{{"t"}, {{0, 0, 4}}, 16, {}};
+  const std::vector<Bytes> tiles{Bytes(900, std::byte{1}), Bytes(30, std::byte{2})};
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    for (std::uint64_t stop = 0;; ++stop) {
+      SCOPED_TRACE(fmt::format("seed {} stop {}", seed, stop));
+      SimFileSystem fs;
+      fs.FailAt(stop, Code::kIo, true);
+      bool genesis = false;
+      std::size_t votes = 0, records = 0, saved = 0;
+      std::vector<Hash> rounds;
+      const auto live = [&]() -> Status {
+        LOOM_ASSIGN(PeerFolder folder, PeerFolder::Open(fs, "D", kOptions));
+        LOOM_RETURN_IF_ERROR(folder.SetGenesis(AsBytes("genesis")));
+        genesis = true;
+        for (Round round = 1; round <= 3; ++round) {
+          LOOM_ASSIGN(const Hash id, folder.WriteRound(round, Views(tiles)));
+          rounds.push_back(id);
+          LOOM_RETURN_IF_ERROR(folder.votes().AppendAndSync(AsBytes(std::to_string(round))));
+          ++votes;
+          LOOM_RETURN_IF_ERROR(folder.records().AppendAndSync(AsBytes(std::to_string(round))));
+          ++records;
+          const std::vector<float> values(16, static_cast<float>(round));
+          LOOM_ASSIGN(const auto info,
+                      folder.checkpoints().Save({round, {}, {}}, layout, values, values, {}));
+          saved = info.round;
+        }
+        return {};
+      };
+      const bool finished = live().ok();
+      fs.Crash(seed * 10'000 + stop);
+      auto folder = PeerFolder::Open(fs, "D", kOptions);
+      ASSERT_TRUE(folder) << folder.error().ToString();
+      if (genesis) {
+        ASSERT_TRUE(folder->has_run());
+        EXPECT_GE(folder->votes().size(), votes);
+        EXPECT_GE(folder->records().size(), records);
+        for (Round round = 1; round <= rounds.size(); ++round) {
+          const auto file = folder->OpenRound(round, rounds[round - 1]);
+          ASSERT_TRUE(file) << file.error().ToString();
+          EXPECT_EQ(*file->ReadAll(10'000), tiles);
+        }
+      }
+      if (saved > 0) {
+        std::vector<float> w(16), b(16);
+        const auto loaded = folder->checkpoints().LoadLastGood(layout, w, b);
+        ASSERT_TRUE(loaded) << loaded.error().ToString();
+        EXPECT_GE(loaded->info.round, saved);
+        EXPECT_EQ(w[0], static_cast<float>(loaded->info.round));
+      }
+      if (finished) break;
+    }
+  }
+}
+
 TEST(RoundFile, FlippedByteIsFoundAtEveryOffset) {
   SimFileSystem fs;
   const std::vector<Bytes> tiles{Bytes(30, std::byte{1}), Bytes(40, std::byte{2})};

@@ -23,6 +23,7 @@ struct Link {
   Time dies = Time::max();
   bool lies = false;
   bool stalls = false;  ///< takes requests, answers nothing
+  int busy = 0;         ///< so many requests are answered "not now"
   double holds = 1;     ///< part of the objects it has
   bool announces = false;
   std::uint64_t served = 0;
@@ -125,6 +126,9 @@ class World {
     Event event{to, {id, content_.at(id)}, std::nullopt};
     if (!holds_[to].contains(id)) {
       event.not_here = NotHere{{id}, false};
+    } else if (link.busy > 0) {
+      --link.busy;
+      event.not_here = NotHere{{id}, true};
     } else if (link.lies) {
       Bytes wrong = *content_.at(id);
       wrong[0] ^= std::byte{1};
@@ -229,6 +233,43 @@ TEST(Transfer, AStalledDonorIsLeftForOthers) {
   world.Go(1min);
   EXPECT_TRUE(world.fetcher_.done());
   EXPECT_LT(Seconds(world.now_ - Time{}), 15);
+}
+
+TEST(Transfer, ABusyDonorIsAskedAgainLater) {
+  World world(8, 20);
+  Link busy;
+  busy.busy = 6;
+  world.Add(1, busy);
+  world.Want();
+  world.Go(1min);
+  EXPECT_TRUE(world.fetcher_.done());
+  EXPECT_EQ(world.asked_, 26u);
+  EXPECT_GT(Seconds(world.now_ - Time{}), 0.5) << "with a pause in between";
+}
+
+TEST(Transfer, DonorsThatComeAndGoNeverLoseAnObject) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    World world(seed, 40);
+    world.Want();
+    int next = 1;
+    for (int turn = 0; turn < 12; ++turn) {
+      Link link;
+      link.bytes_per_second = 20e3 + static_cast<double>(world.rng_() % 400'000);
+      link.stalls = world.rng_() % 5 == 0;
+      link.lies = world.rng_() % 6 == 0;
+      link.announces = world.rng_() % 2 == 0;
+      link.holds = 0.3 + static_cast<double>(world.rng_() % 7) / 10;
+      link.dies = world.now_ + FromSeconds(0.1 + static_cast<double>(world.rng_() % 50) / 10);
+      world.Add(next++, link);
+      world.Go(std::chrono::milliseconds(world.rng_() % 1500));
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    world.Add(100, Link{});
+    world.Go(10min);
+    EXPECT_TRUE(world.fetcher_.done());
+    EXPECT_EQ(world.stored_.size(), 40u);
+  }
 }
 
 TEST(Transfer, DonorsWithPartsAreEnoughTogether) {
