@@ -152,7 +152,14 @@ class ModelTest : public testing::Test {
   void SetUp() override { ASSERT_TRUE(tensor::ConfigureRuntime({1, true}).ok()); }
 };
 
-TEST_F(ModelTest, LossLogitsAndEveryGradientEqualPyTorch) {
+class GoldenTest : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { ASSERT_TRUE(tensor::ConfigureRuntime({GetParam(), true}).ok()); }
+};
+// One thread takes the fused kernels, eight take ATen's operators.
+INSTANTIATE_TEST_SUITE_P(Threads, GoldenTest, testing::Values(1, 8));
+
+TEST_P(GoldenTest, LossLogitsAndEveryGradientEqualPyTorch) {
   ASSERT_EQ(Goldens().size(), 3u);
   for (std::size_t i = 0; i < Goldens().size(); ++i) {
     const Golden& golden = Goldens()[i];

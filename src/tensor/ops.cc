@@ -2,9 +2,12 @@
 #include "tensor/ops.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "tensor/kernels.h"
@@ -16,8 +19,15 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
+/// The kernels run on the calling thread; beyond this many threads ATen's parallel chains of
+/// operators overtake them.
+constexpr int kMaxKernelThreads = 4;
+
 /// fp32 on the CPU: the plain kernels apply.
-bool Plain(const at::Tensor& x) { return x.device().is_cpu() && x.scalar_type() == at::kFloat; }
+bool Plain(const at::Tensor& x) {
+  return x.device().is_cpu() && x.scalar_type() == at::kFloat &&
+         at::get_num_threads() <= kMaxKernelThreads;
+}
 
 const float* In(const at::Tensor& x) { return x.const_data_ptr<float>(); }
 float* Out(at::Tensor& x) { return x.mutable_data_ptr<float>(); }
@@ -262,7 +272,7 @@ double CrossEntropyHead(const at::Tensor& h_RW, const at::Tensor& targets_R,
     const std::int64_t rows = std::min(chunk, h_RW.size(0) - first);
     const at::Tensor h = h_RW.narrow(0, first, rows);
     at::Tensor logits = at::mm(h, weight_VW.value().t()).to(at::kFloat);
-    if (logits.device().is_cpu()) {
+    if (Plain(logits)) {
       kernels::CrossEntropy(Out(logits), targets_R.const_data_ptr<std::int32_t>() + first,
                             Count(rows), Count(logits.size(1)), scale, nll.data());
       for (std::int64_t r = 0; r < rows; ++r) sum += nll[Count(r)];

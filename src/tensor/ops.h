@@ -1,7 +1,8 @@
 // The differentiable operations of a transformer block on at::Tensor. Weights are not autograd
 // leaves: each operation's backward adds the weight's gradient straight into the caller's tensor
 // (one pass less over every weight than autograd's own accumulation, and the same for a recomputed
-// block). fp32 on the CPU runs the kernels of kernels.h, everything else ATen formulas.
+// block). fp32 on the CPU with few threads runs the kernels of kernels.h, everything else
+// ATen formulas.
 #pragma once
 
 #include <array>
