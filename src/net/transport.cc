@@ -166,6 +166,11 @@ Link* Transport::Impl::FindLink(const Connection& connection) {
   return it == links.end() ? nullptr : &it->second;
 }
 
+Link* Transport::Impl::ChallengerOf(const Peer& peer) {
+  const auto connection = peer.challenger.lock();
+  return connection ? FindLink(*connection) : nullptr;
+}
+
 Peer* Transport::Impl::PeerOf(const Connection& connection) {
   const Link* link = FindLink(connection);
   return link != nullptr && link->state == LinkState::kUp ? FindPeer(link->peer) : nullptr;
@@ -189,7 +194,10 @@ void Transport::Impl::DropGently(Connection& connection) {
 
 void Transport::Impl::MakeUp(Link& link) {
   const PeerId id = link.peer;
+  const auto connection = link.connection;
   if (lost.contains(id)) FinishLost(id, DownReason::kClosed);
+  LosePeer(id, DownReason::kReplaced, "it came back on a new connection");
+  if (FindLink(*connection) == nullptr) return;
   reactor.Cancel(link.deadline);
   link.state = LinkState::kUp;
   link.connection->SetCaps(&options.control_caps);
@@ -239,13 +247,13 @@ void Transport::Impl::LosePeer(const PeerId& id, std::optional<DownReason> reaso
     auto numeric = SocketAddress::Numeric(*where);
     if (numeric && where->port != 0) address = *numeric;
   }
-  Link* challenger = peer.challenger != nullptr ? FindLink(*peer.challenger) : nullptr;
+  Link* challenger = ChallengerOf(peer);
   if (reason || !address || challenger != nullptr) {
     const DownReason why =
         reason.value_or(challenger != nullptr ? DownReason::kReplaced : DownReason::kClosed);
     events.OnPeerDown(id, why, detail);
     if (challenger != nullptr) {
-      challenger = FindLink(*peer.challenger);
+      challenger = ChallengerOf(peer);
       if (challenger != nullptr) Admit(*challenger);
     }
     return;
@@ -295,7 +303,10 @@ void Transport::Impl::OnPeerFrame(Peer& peer, Channel channel, Frame frame) {
     switch (frame.type) {
       case kPingFrame:
         if (frame.payload->size() != sizeof(std::uint64_t)) break;
-        peer.control->Send(kPongFrame, 0, 0, frame.payload);
+        // Who sends pings without reading the answers gets no more of them.
+        if (peer.control->own_queue().bytes < options.control_queue) {
+          peer.control->Send(kPongFrame, 0, 0, frame.payload);
+        }
         return;
       case kPongFrame:
         OnPong(peer, *frame.payload);
@@ -333,7 +344,7 @@ void Transport::Impl::OnPong(Peer& peer, ByteView payload) {
   const Duration sample = now - sent;
   peer.rtt = peer.rtt == Duration(0) ? sample : (7 * peer.rtt + sample) / 8;
   peer.min_rtt = peer.min_rtt == Duration(0) ? sample : std::min(peer.min_rtt, sample);
-  if (peer.challenger != nullptr && sent >= peer.challenged) Settle(peer, true);
+  if (ChallengerOf(peer) != nullptr && sent >= peer.challenged) Settle(peer, true);
   Peer* still = FindPeer(id);
   if (still != nullptr && std::exchange(still->silent, false)) events.OnPeerHeard(id);
 }

@@ -73,7 +73,8 @@ class TransportEvents {
   virtual void OnPeerHeard(const PeerId& peer) = 0;
   /// A Dial ended without a peer. `address` as given to Dial.
   virtual void OnDialFailed(const std::string& address, DialStep step, const Error& error) = 0;
-  /// An incoming connection was refused, by us or (text in its words) by the dialler.
+  /// An incoming connection was refused, by us or (text in its words) by the dialler. Strangers can
+  /// cause any number of these: log them at a bounded rate.
   virtual void OnRefused(const std::string& remote, const std::string& text) = 0;
   /// A Send failed for want of space, and now half of the queue is free again.
   virtual void OnSendSpace(const PeerId& peer, Channel channel) = 0;

@@ -164,7 +164,10 @@ void Transport::Impl::OnSecure(Connection& connection) {
     const Peer* up = FindPeer(link->peer);
     bool other_way = up != nullptr && !up->silent;
     for (const auto& [other, l] : links) {
-      other_way = other_way || (l.state == LinkState::kAwaitReady && l.peer == link->peer);
+      const bool on_its_way = l.state == LinkState::kAwaitReady ||
+                              (l.state == LinkState::kAwaitHello && !other->accepted() &&
+                               l.kind == ConnectionKind::kControl);
+      other_way = other_way || (&l != link && l.peer == link->peer && on_its_way);
     }
     if (other_way) {
       Supersede(link->dial_address, link->peer);
@@ -258,14 +261,14 @@ void Transport::Impl::OnIncomingHello(Link& link) {
 }
 
 void Transport::Impl::Contest(Link& link, Peer& holder) {
-  if (holder.challenger != nullptr && FindLink(*holder.challenger) != nullptr) {
+  if (ChallengerOf(holder) != nullptr) {
     Refuse(link, RefuseCode::kDuplicate,
            fmt::format("identity {} is connected from {} and another claim is being checked",
                        link.peer.Short(), holder.info.address));
     return;
   }
   link.state = LinkState::kContested;
-  holder.challenger = link.connection.get();
+  holder.challenger = link.connection;
   holder.challenged = reactor.Now();
   Ping(holder);
   const Duration wait = std::clamp<Duration>(4 * holder.rtt, kLeastProbe, kMostProbe);
@@ -276,15 +279,14 @@ void Transport::Impl::Contest(Link& link, Peer& holder) {
 
 void Transport::Impl::Settle(Peer& holder, bool alive) {
   reactor.Cancel(holder.challenge_timer);
-  Connection* challenger = std::exchange(holder.challenger, nullptr);
-  Link* link = challenger != nullptr ? FindLink(*challenger) : nullptr;
+  Link* link = ChallengerOf(holder);
   if (link == nullptr) return;
-  if (!alive) {
-    holder.challenger = challenger;  // LosePeer admits it
+  if (!alive) {  // LosePeer admits the challenger
     LosePeer(holder.info.id, DownReason::kReplaced,
              fmt::format("the older connection from {} is dead", holder.info.address));
     return;
   }
+  holder.challenger.reset();
   if (link->hello.instance == holder.instance) {
     Refuse(*link, RefuseCode::kCrossed, "the connection that is up stays");
     return;
@@ -292,7 +294,7 @@ void Transport::Impl::Settle(Peer& holder, bool alive) {
   holder.control->Send(
       kNoticeFrame, 0, 0,
       TextBlob(fmt::format("another process at {} uses your identity; it was refused",
-                           challenger->remote())));
+                           link->connection->remote())));
   Refuse(*link, RefuseCode::kDuplicate,
          fmt::format("identity {} is already connected from {}; a key folder serves one process",
                      link->peer.Short(), holder.info.address));

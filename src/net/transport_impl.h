@@ -89,7 +89,7 @@ struct Peer {
   Duration rtt{0}, min_rtt{0};
   bool silent = false;
   bool wants_space[2] = {false, false};
-  Connection* challenger = nullptr;  ///< the kContested link, if any
+  std::weak_ptr<Connection> challenger;  ///< the kContested link, if any
   Time challenged{};
   Reactor::TimerId challenge_timer = 0;
 };
@@ -125,6 +125,7 @@ struct Transport::Impl final : ConnectionHost, std::enable_shared_from_this<Tran
   void Tick();
   Peer* FindPeer(const PeerId& id);
   Link* FindLink(const Connection& connection);
+  Link* ChallengerOf(const Peer& peer);
   Peer* PeerOf(const Connection& connection);
   /// Closes and forgets; the connection may be in a callback of its own.
   void Drop(Connection& connection);
