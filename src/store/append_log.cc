@@ -183,7 +183,7 @@ Result<Scan> ScanLog(const File& file, const std::string& path, const Hash& want
 }  // namespace
 
 Result<LogContents> ReadLog(const FileSystem& fs, const std::string& path, const Hash& file_id) {
-  LOOM_ASSIGN(const auto file, const_cast<FileSystem&>(fs).Open(path, OpenMode::kRead));
+  LOOM_ASSIGN(const auto file, fs.OpenToRead(path));
   LogContents contents;
   LOOM_ASSIGN(const Scan scan, ScanLog(*file, path, file_id, [&](Bytes entry) {
                 contents.entries.push_back(std::move(entry));

@@ -67,7 +67,7 @@ Result<ManifestFile> WriteWhole(FileSystem& fs, const std::string& folder, std::
 
 Status CheckFile(const FileSystem& fs, const std::string& folder, const ManifestFile& row) {
   const std::string path = JoinPath(folder, row.name);
-  LOOM_ASSIGN(const auto file, const_cast<FileSystem&>(fs).Open(path, OpenMode::kRead));
+  LOOM_ASSIGN(const auto file, fs.OpenToRead(path));
   LOOM_ASSIGN(const std::uint64_t size, file->Size());
   if (size != row.size) {
     return MakeError(Code::kCorrupt,

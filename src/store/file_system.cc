@@ -19,6 +19,11 @@ std::string ParentPath(std::string_view path) {
   return slash == 0 ? "/" : std::string(path.substr(0, slash));
 }
 
+Result<std::unique_ptr<File>> FileSystem::OpenToRead(const std::string& path) const {
+  // Open is not const for the sake of its other modes.
+  return const_cast<FileSystem*>(this)->Open(path, OpenMode::kRead);
+}
+
 Status ReadExactly(const File& file, const std::string& path, std::uint64_t offset,
                    MutableByteView out) {
   LOOM_ASSIGN(const std::size_t n, file.ReadAt(offset, out));
@@ -34,7 +39,7 @@ Result<Bytes> ReadWholeFile(const FileSystem& fs, const std::string& path,
                             std::uint64_t max_bytes) {
   // Opening for reading changes nothing; the interface is non-const for the sake of the other
   // modes.
-  LOOM_ASSIGN(const auto file, const_cast<FileSystem&>(fs).Open(path, OpenMode::kRead));
+  LOOM_ASSIGN(const auto file, fs.OpenToRead(path));
   LOOM_ASSIGN(const std::uint64_t size, file->Size());
   if (size > max_bytes) {
     return MakeError(Code::kLimit,

@@ -56,6 +56,8 @@ class FileSystem {
   virtual ~FileSystem() = default;
   virtual Result<std::unique_ptr<File>> Open(const std::string& path, OpenMode mode,
                                              Access access = Access::kShared) = 0;
+  /// Open for reading, which changes nothing.
+  Result<std::unique_ptr<File>> OpenToRead(const std::string& path) const;
   /// Atomic; replaces a file of the new name. Durable after SyncDir of the folder.
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
   /// A file or an empty folder.

@@ -63,7 +63,7 @@ Result<RoundFile> RoundFile::Open(const FileSystem& fs, const std::string& path,
   RoundFile out;
   out.path_ = path;
   out.round_ = round;
-  LOOM_ASSIGN(out.file_, const_cast<FileSystem&>(fs).Open(path, OpenMode::kRead));
+  LOOM_ASSIGN(out.file_, fs.OpenToRead(path));
   LOOM_ASSIGN(const std::uint64_t size, out.file_->Size());
   std::array<std::byte, kFixedBytes> fixed{};
   LOOM_RETURN_IF_ERROR(ReadExactly(*out.file_, path, 0, fixed));
