@@ -1,22 +1,25 @@
 // An explicit-state explorer of the real Agreement class (rules R1-R6, R10, R12), for tests.
 //
-// A global state is one local state per member, the set of messages that may still be heard, and what
-// was decided. Messages are never consumed, so each may be heard at any time, any number of times or
-// never: loss, duplication and reordering at once. A crash loses RAM and unsynced writes; the member
-// restarts from its disk. Checked in every state: no decision has two quorums of votes that left their
-// voters, nobody learns a record that has no such quorum, no honest member signs two votes of a term.
+// A global state is one local state per member, the set of messages that may still be heard, and
+// what was decided. Messages are never consumed, so each may be heard at any time, any number of
+// times or never: loss, duplication and reordering at once. A crash loses RAM and unsynced writes;
+// the member restarts from its disk. Checked in every state: no decision has two quorums of votes
+// that left their voters, nobody learns a record that has no such quorum, no honest member signs
+// two votes of a term.
 //
-// Each local step is computed once by the real class and remembered as (local state, event) -> (local
-// state, messages); after that the search is integer work. What keeps the number of states small, and
-// why nothing is lost by it:
-//  - A record is synced in the step that learns it. Between the two a member says nothing that it could
-//    not have said before learning, so a crash between them equals a crash before. Chosen-ness is read
-//    from the votes that left, not from who learned them.
+// Each local step is computed once by the real class and remembered as (local state, event) ->
+// (local state, messages); after that the search is integer work. What keeps the number of states
+// small, and why nothing is lost by it:
+//  - A record is synced in the step that learns it. Between the two a member says nothing that it
+//  could
+//    not have said before learning, so a crash between them equals a crash before. Chosen-ness is
+//    read from the votes that left, not from who learned them.
 //  - The record of round r is called "the record of round r with these next members" by the round
 //    after it: a second one is a violation, at which the search stops.
-//  - A message is dropped when it can change nothing at its addressee in any future: its round is over
-//    there on disk; it is below what the addressee promised, voted or led on disk; or no crash is left
-//    and it was taken in already (all these only grow without a crash).
+//  - A message is dropped when it can change nothing at its addressee in any future: its round is
+//  over
+//    there on disk; it is below what the addressee promised, voted or led on disk; or no crash is
+//    left and it was taken in already (all these only grow without a crash).
 //  - Sequence numbers and signatures are not part of a state: no rule of the core reads them.
 // A leader that restarts may choose another body: bodies differ by leader, term and restart count.
 #pragma once
@@ -61,8 +64,8 @@ inline std::vector<Member> MakeMembers(std::size_t n) {
 /// Planted by dropping or altering what passes between the class and its world.
 enum class Fault {
   kNone,
-  kVoteNotSynced,        ///< R3: the vote leaves, the disk loses it
-  kTakeoverIgnoresVotes, ///< R4: a leader does not see the votes in the promises of others
+  kVoteNotSynced,         ///< R3: the vote leaves, the disk loses it
+  kTakeoverIgnoresVotes,  ///< R4: a leader does not see the votes in the promises of others
   kVoteRaisesNoPromise,  ///< R3, trace 1: only an explicit promise and a vote of the same term bind
   kForgetsThatItLed,     ///< R2: the leader's own mark is lost
   kRecordNotSynced,      ///< R3, trace 2: the record of r is not on disk when r+1 is voted on
@@ -76,6 +79,9 @@ struct Limits {
   /// Rule R12: the body of term t in round 1 delists the member of this index (none when absent).
   std::vector<std::size_t> delisted_by_term = {};
   Fault fault = Fault::kNone;
+  /// A member takes nothing else in while a write of it is under way (it may crash). Leaves out
+  /// runs with a slow disk, for configurations that are too large with them.
+  bool prompt_disk = false;
   bool keep_messages = false;  ///< drop none: what the dropping is compared with
   bool count_combinations = false;
   std::size_t max_states = 60'000'000;
@@ -92,7 +98,8 @@ struct Outcome {
 
 class Explorer {
  public:
-  explicit Explorer(Limits limits) : limits_(std::move(limits)), all_(MakeMembers(limits_.members)) {
+  explicit Explorer(Limits limits)
+      : limits_(std::move(limits)), all_(MakeMembers(limits_.members)) {
     LOOM_CHECK(limits_.members <= kMaxNodes && limits_.rounds <= 4);
   }
 
@@ -111,7 +118,8 @@ class Explorer {
     table_.assign(std::size_t{1} << 16, 0);
     Visit(first, 0, 0);
     std::size_t at = 0;
-    for (; at < states_.size() && outcome_.violation.empty() && states_.size() < limits_.max_states; ++at) {
+    for (; at < states_.size() && outcome_.violation.empty() && states_.size() < limits_.max_states;
+         ++at) {
       Expand(static_cast<std::uint32_t>(at));
     }
     outcome_.complete = at == states_.size() && outcome_.violation.empty();
@@ -121,8 +129,8 @@ class Explorer {
       for (const State& s : states_) combinations.insert(s.local);
     }
     outcome_.combinations = combinations.size();
-    outcome_.finished = static_cast<std::size_t>(
-        std::count_if(states_.begin(), states_.end(), [&](const State& s) { return IsFinished(s); }));
+    outcome_.finished = static_cast<std::size_t>(std::count_if(
+        states_.begin(), states_.end(), [&](const State& s) { return IsFinished(s); }));
     outcome_.locals = locals_.size();
     outcome_.steps = steps_.size();
     outcome_.messages = messages_.size();
@@ -144,10 +152,10 @@ class Explorer {
     VoterState disk;
     std::vector<Hash> links;  ///< names of the records held; links[r] is the parent of round r + 1
     std::vector<std::vector<Member>> members;  ///< beside each record
-    std::size_t synced = 0;  ///< records on disk
+    std::size_t synced = 0;                    ///< records on disk
     std::uint8_t restarts = 0;
-    Term promised = 0;          ///< kVoteRaisesNoPromise: what was promised in so many words
-    std::uint32_t voted = 0;    ///< kVoteRaisesNoPromise: bits of terms
+    Term promised = 0;        ///< kVoteRaisesNoPromise: what was promised in so many words
+    std::uint32_t voted = 0;  ///< kVoteRaisesNoPromise: bits of terms
   };
   struct Message {
     std::size_t from = 0, to = 0;  ///< to kNobody: kept as history of the votes that left
@@ -181,13 +189,14 @@ class Explorer {
   void Expand(std::uint32_t at) {
     const State state = states_[at];
     int crashes = 0;
-    for (std::size_t i = 0; i < limits_.members; ++i) crashes += locals_[state.local[i]].node.restarts;
+    for (std::size_t i = 0; i < limits_.members; ++i)
+      crashes += locals_[state.local[i]].node.restarts;
     for (std::size_t i = 0; i < limits_.members; ++i) {
       const Node& node = locals_[state.local[i]].node;
       if (!node.agreement && node.synced == node.links.size()) continue;
       if (!node.writes.empty()) Take(at, state, i, kWrite);
       if (crashes < limits_.crashes) Take(at, state, i, kCrash);
-      if (!node.agreement) continue;
+      if (!node.agreement || IsBusy(node)) continue;
       for (Term t = 0; t < limits_.terms; ++t) {
         if (node.agreement->MayLead(t)) Take(at, state, i, kLead + static_cast<std::uint32_t>(t));
       }
@@ -197,9 +206,12 @@ class Explorer {
       const Message& message = messages_[m];
       if (message.to == kNobody) return;
       const Node& node = locals_[state.local[message.to]].node;
-      if (node.agreement && node.agreement->id() == message.id) Take(at, state, message.to, kHear + m);
+      if (node.agreement && !IsBusy(node) && node.agreement->id() == message.id)
+        Take(at, state, message.to, kHear + m);
     });
   }
+
+  bool IsBusy(const Node& node) const { return limits_.prompt_disk && !node.writes.empty(); }
 
   void Take(std::uint32_t at, const State& from, std::size_t i, std::uint32_t event) {
     const StepResult& step = StepOf(from.local[i], event);
@@ -301,7 +313,8 @@ class Explorer {
     if (!outcome_.violation.empty()) return;
     outcome_.violation = what;
     outcome_.trace = {Describe((static_cast<std::uint32_t>(i) << 24) | event)};
-    for (; at != 0; at = origins_[at].parent) outcome_.trace.push_back(Describe(origins_[at].event));
+    for (; at != 0; at = origins_[at].parent)
+      outcome_.trace.push_back(Describe(origins_[at].event));
     std::reverse(outcome_.trace.begin(), outcome_.trace.end());
   }
 
@@ -314,16 +327,19 @@ class Explorer {
     for (std::size_t w = 0; w < kWords; ++w) {
       for (std::uint64_t fresh = set[w] & mine[w] & ~at.judged[w]; fresh != 0; fresh &= fresh - 1) {
         const std::uint64_t bit = fresh & (~fresh + 1);
-        const auto m = static_cast<std::uint32_t>(64 * w + static_cast<std::size_t>(std::countr_zero(fresh)));
+        const auto m =
+            static_cast<std::uint32_t>(64 * w + static_cast<std::size_t>(std::countr_zero(fresh)));
         const bool dead = IsDead(at.node, messages_[m]);
         if (dead) at.dead[w] |= bit;
         at.judged[w] |= bit;
       }
       set[w] &= ~at.dead[w];
       if (!no_crash_left) continue;
-      for (std::uint64_t fresh = set[w] & mine[w] & ~at.judged_taken[w]; fresh != 0; fresh &= fresh - 1) {
+      for (std::uint64_t fresh = set[w] & mine[w] & ~at.judged_taken[w]; fresh != 0;
+           fresh &= fresh - 1) {
         const std::uint64_t bit = fresh & (~fresh + 1);
-        const auto m = static_cast<std::uint32_t>(64 * w + static_cast<std::size_t>(std::countr_zero(fresh)));
+        const auto m =
+            static_cast<std::uint32_t>(64 * w + static_cast<std::size_t>(std::countr_zero(fresh)));
         if (IsTaken(local, m)) at.taken[w] |= bit;
         at.judged_taken[w] |= bit;
       }
@@ -336,7 +352,8 @@ class Explorer {
     if (message.id.round < node.synced) return true;
     if (node.disk.id != message.id || limits_.fault == Fault::kVoteRaisesNoPromise) return false;
     const bool voted = node.disk.vote.has_value();
-    if (const auto* p = std::get_if<SendPrepare>(&message.what)) return node.disk.promised > p->term;
+    if (const auto* p = std::get_if<SendPrepare>(&message.what))
+      return node.disk.promised > p->term;
     if (const auto* p = std::get_if<SendProposal>(&message.what)) {
       return node.disk.promised > p->term || (voted && node.disk.vote->vote.term >= p->term);
     }
@@ -357,7 +374,8 @@ class Explorer {
       return false;
     }
     if (const auto* p = std::get_if<SendPromise>(&what)) {
-      if (!node.agreement->Preparing(p->promise.term)) return !node.agreement->MayLead(p->promise.term);
+      if (!node.agreement->Preparing(p->promise.term))
+        return !node.agreement->MayLead(p->promise.term);
     }
     return StepOf(local, kHear + m).local == local;
   }
@@ -484,10 +502,11 @@ class Explorer {
   void Start(Node& node) {
     node.agreement.reset();
     members_of_.emplace(node.links.back(), node.members.back());
-    if (node.links.size() > limits_.rounds || !IsMember(node.members.back(), all_[node.self].id)) return;
+    if (node.links.size() > limits_.rounds || !IsMember(node.members.back(), all_[node.self].id))
+      return;
     const DecisionId id{0, node.links.size(), node.links.back()};
-    node.agreement.emplace(id, node.members.back(), all_[node.self].id, QuorumRule::kMajority, signer_,
-                           node.disk);
+    node.agreement.emplace(id, node.members.back(), all_[node.self].id, QuorumRule::kMajority,
+                           signer_, node.disk);
   }
 
   Blob BodyOf(const Node& node, Term term) const {
@@ -505,7 +524,8 @@ class Explorer {
   }
 
   std::size_t IndexOf(const PeerId& peer) const {
-    const auto it = std::find_if(all_.begin(), all_.end(), [&](const Member& m) { return m.id == peer; });
+    const auto it =
+        std::find_if(all_.begin(), all_.end(), [&](const Member& m) { return m.id == peer; });
     return static_cast<std::size_t>(it - all_.begin());
   }
 
@@ -601,7 +621,9 @@ class Explorer {
     return it->second;
   }
 
-  static bool Has(const Bits& bits, std::uint32_t m) { return ((bits[m / 64] >> (m % 64)) & 1U) != 0; }
+  static bool Has(const Bits& bits, std::uint32_t m) {
+    return ((bits[m / 64] >> (m % 64)) & 1U) != 0;
+  }
 
   template <class F>
   static void ForEach(const Bits& bits, F&& f) {
@@ -621,11 +643,13 @@ class Explorer {
     if (event < kHear) return fmt::format("{}: leads term {}", who, event - kLead);
     const Message& m = messages_[event - kHear];
     std::string what;
-    if (const auto* p = std::get_if<SendPrepare>(&m.what)) what = fmt::format("prepare {}", p->term);
+    if (const auto* p = std::get_if<SendPrepare>(&m.what))
+      what = fmt::format("prepare {}", p->term);
     if (const auto* p = std::get_if<SendPromise>(&m.what)) {
-      what = fmt::format("promise {} ({})", p->promise.term,
-                         p->promise.last ? fmt::format("voted in term {}", p->promise.last->vote.term)
-                                         : std::string("no vote"));
+      what =
+          fmt::format("promise {} ({})", p->promise.term,
+                      p->promise.last ? fmt::format("voted in term {}", p->promise.last->vote.term)
+                                      : std::string("no vote"));
     }
     if (const auto* p = std::get_if<SendProposal>(&m.what)) {
       what = fmt::format("proposal {} of body {}", p->term, BodyHash(*p->body).Hex().substr(0, 6));
