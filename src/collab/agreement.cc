@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <set>
 
+#include "collab/chain.h"
+
 namespace loom::collab {
 namespace {
 
 using wire::Reader;
 using wire::Writer;
 
-constexpr std::string_view kVoteDomain = "loom vote";
 constexpr std::string_view kPromiseDomain = "loom promise";
 constexpr std::size_t kMaxVotesOfOneMember = 4;
 
@@ -266,7 +267,7 @@ void Agreement::OnBodyChecked(const Hash& hash, Actions& out) {
   cast.vote.term = term;
   cast.vote.body = hash;
   cast.vote.seq = ++state_.seq;
-  cast.vote.signature = signer_->Sign(kVoteDomain, VoteText(cast.vote));
+  cast.vote.signature = signer_->Sign(kVoteDomain, VoteText(id_, cast.vote));
   cast.body = proposal_->body;
   Bytes entry = EntryOf(Entry::kVote, id_, term, state_.seq, &cast);
   const Vote vote = cast.vote;
@@ -390,16 +391,7 @@ const crypto::PublicKey* Agreement::KeyOf(const PeerId& peer) const {
 
 bool Agreement::VerifyVote(const Vote& vote) const {
   const crypto::PublicKey* key = KeyOf(vote.peer);
-  return key != nullptr && signer_->Verify(*key, kVoteDomain, VoteText(vote), vote.signature);
-}
-
-Bytes Agreement::VoteText(const Vote& vote) const {
-  Writer out;
-  id_.Encode(out);
-  out.Int(vote.term);
-  out.Id(vote.body);
-  out.Int(vote.seq);
-  return std::move(out).Take();
+  return key != nullptr && signer_->Verify(*key, kVoteDomain, VoteText(id_, vote), vote.signature);
 }
 
 Bytes Agreement::PromiseText(const Promise& promise) const {

@@ -150,7 +150,6 @@ class Agreement {
   Blob FindBody(const Hash& hash) const;
   const crypto::PublicKey* KeyOf(const PeerId& peer) const;
   bool VerifyVote(const Vote& vote) const;
-  Bytes VoteText(const Vote& vote) const;
   Bytes PromiseText(const Promise& promise) const;
 
   DecisionId id_;

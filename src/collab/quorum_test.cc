@@ -50,7 +50,8 @@ TEST(Quorum, R10StrangersCountForNothing) {
   EXPECT_FALSE(IsQuorum({}, Ids(all, {0, 1, 2}), kMajority));
 }
 
-// Any two quorums of one list meet; under two-thirds in more than a third, so a liar cannot be all of it.
+// Any two quorums of one list meet; under two-thirds in more than a third, so a liar cannot be all
+// of it.
 TEST(Quorum, R8R10AnyTwoQuorumsMeet) {
   for (std::size_t n = 1; n <= 7; ++n) {
     const auto members = MakeMembers(n);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "agreed/outer.h"
+
 namespace loom::collab {
 
 /// How many equal votes make a record (rules R8, R10).
@@ -19,7 +21,7 @@ enum class InnerStateRule : std::uint8_t {
   kReset,  ///< zero after every absence
 };
 
-enum class OuterKind : std::uint8_t { kSgd, kNesterov, kHeavyBall };
+using agreed::OuterKind;
 
 struct SyncConfig {
   std::string method = "diloco";

@@ -1,0 +1,100 @@
+#include "collab/chain.h"
+
+#include <algorithm>
+
+namespace loom::collab {
+
+Chain::Chain(Record genesis, const SyncConfig& config, std::size_t num_tiles, const Signer& signer)
+    : config_(&config), num_tiles_(num_tiles), signer_(&signer) {
+  Keep(std::move(genesis));
+}
+
+Status Chain::CheckGenesis(const Record& genesis, const Signer& signer) {
+  const Body& body = genesis.body;
+  if (body.kind != Kind::kGenesis || body.round != 0 || body.members.size() != 1) {
+    return MakeError(Code::kCorrupt, "the genesis record is not one");
+  }
+  LOOM_ASSIGN(const Genesis content, Genesis::Decode(body.payload));
+  const bool signed_by_owner =
+      genesis.owner && std::any_of(content.owners.begin(), content.owners.end(), [&](const auto& key) {
+        return signer.Verify(key, kGenesisDomain, genesis.hash.View(), *genesis.owner);
+      });
+  if (!signed_by_owner) {
+    return MakeError(Code::kRefused, "no owner key signed the genesis record",
+                     "ask the owner of the run for a new invite");
+  }
+  return {};
+}
+
+RunId Chain::run() const {
+  RunId run;
+  run.bytes = genesis().hash.bytes;
+  return run;
+}
+
+std::uint32_t Chain::InviteUses(const Hash& invite) const {
+  const auto it = invite_uses_.find(invite);
+  return it == invite_uses_.end() ? 0 : it->second;
+}
+
+Status Chain::Follows(const Record& record) const {
+  if (record.body.parent != head().hash || record.body.round != head().body.round + 1 ||
+      record.body.era != head().body.era) {
+    return MakeError(Code::kConflict,
+                     fmt::format("record {} (parent {}) does not follow record {} ({})", record.body.round,
+                                 record.body.parent.Short(), head().body.round, head().hash.Short()));
+  }
+  return CheckNextBody(head().body, head().hash, run(), *config_, num_tiles_, record.body);
+}
+
+Status Chain::Certified(const Record& record) const {
+  const DecisionId id{record.body.era, record.body.round, record.body.parent};
+  std::set<PeerId> who;
+  for (const Vote& vote : record.votes) {
+    const Member* member = FindMember(head().body.members, vote.peer);
+    if (member == nullptr || vote.term != record.term || vote.body != record.hash ||
+        !signer_->Verify(member->key, kVoteDomain, VoteText(id, vote), vote.signature)) {
+      return MakeError(Code::kRefused, fmt::format("record {}: the vote of {} is not valid",
+                                                   record.body.round, vote.peer.Short()));
+    }
+    who.insert(vote.peer);
+  }
+  if (!IsQuorum(head().body.members, who, config_->quorum)) {
+    return MakeError(Code::kRefused,
+                     fmt::format("record {}: {} votes are no quorum of {} members", record.body.round,
+                                 who.size(), head().body.members.size()));
+  }
+  return {};
+}
+
+Status Chain::Append(Record record) {
+  LOOM_RETURN_IF_ERROR(Follows(record));
+  LOOM_RETURN_IF_ERROR(Certified(record));
+  Keep(std::move(record));
+  return {};
+}
+
+Status Chain::AppendOwn(Record record) {
+  LOOM_RETURN_IF_ERROR(Follows(record));
+  Keep(std::move(record));
+  return {};
+}
+
+void Chain::Keep(Record record) {
+  for (const Member& m : record.body.members) ever_.insert(m.id);
+  for (const PeerId& p : record.body.bans) banned_.insert(p);
+  for (const InviteUse& u : record.body.invite_uses) ++invite_uses_[u.invite];
+  for (const Vote& v : record.votes) seen_seq_[v.peer] = std::max(seen_seq_[v.peer], v.seq);
+  records_.push_back(std::move(record));
+}
+
+Bytes VoteText(const DecisionId& id, const Vote& vote) {
+  wire::Writer out;
+  id.Encode(out);
+  out.Int(vote.term);
+  out.Id(vote.body);
+  out.Int(vote.seq);
+  return std::move(out).Take();
+}
+
+}  // namespace loom::collab

@@ -1,0 +1,64 @@
+// The records a peer holds, oldest first, each checked against its parent: the body follows from the
+// parent, and the certificate's signed votes are a quorum of the parent's members (rules R1, R10).
+#pragma once
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "collab/agreement.h"
+#include "collab/ledger.h"
+#include "collab/quorum.h"
+#include "collab/record.h"
+#include "collab/signer.h"
+
+namespace loom::collab {
+
+class Chain {
+ public:
+  /// `genesis` was checked with CheckGenesis.
+  Chain(Record genesis, const SyncConfig& config, std::size_t num_tiles, const Signer& signer);
+
+  /// The owner's signature and the first body's form; the run's id is the record's hash.
+  static Status CheckGenesis(const Record& genesis, const Signer& signer);
+  static constexpr std::string_view kGenesisDomain = "loom genesis";
+
+  /// Ok and kept when the record follows the head. Errors name what does not fit.
+  Status Append(Record record);
+  /// The same for a record read back from the own disk: links and bodies are checked, signatures are not.
+  Status AppendOwn(Record record);
+
+  const Record& head() const { return records_.back(); }
+  const Record& genesis() const { return records_.front(); }
+  RunId run() const;
+  Round rounds() const { return head().body.round; }
+  /// Requires: round <= rounds().
+  const Record& At(Round round) const { return records_[round]; }
+
+  /// Peers that some record listed as members: they need no invite to come back.
+  bool WasMember(const PeerId& peer) const { return ever_.contains(peer); }
+  bool Banned(const PeerId& peer) const { return banned_.contains(peer); }
+  std::uint32_t InviteUses(const Hash& invite) const;
+  /// Highest sequence number in the certificates, per key (R9).
+  const std::map<PeerId, std::uint64_t>& seen_seq() const { return seen_seq_; }
+
+ private:
+  Status Follows(const Record& record) const;
+  Status Certified(const Record& record) const;
+  void Keep(Record record);
+
+  const SyncConfig* config_;
+  std::size_t num_tiles_;
+  const Signer* signer_;
+  std::vector<Record> records_;
+  std::set<PeerId> ever_;
+  std::set<PeerId> banned_;
+  std::map<Hash, std::uint32_t> invite_uses_;
+  std::map<PeerId, std::uint64_t> seen_seq_;
+};
+
+/// The text under a vote's signature.
+Bytes VoteText(const DecisionId& id, const Vote& vote);
+inline constexpr std::string_view kVoteDomain = "loom vote";
+
+}  // namespace loom::collab

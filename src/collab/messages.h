@@ -1,0 +1,250 @@
+// What peers say to each other about rounds (rules R7, R18-R20, R38). Each message lists its fields
+// once, in Io(); the same list writes and reads it, with a cap on everything that has a length.
+// Every message of a round carries the decision it belongs to (era, round, parent).
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "collab/agreement.h"
+#include "collab/record.h"
+#include "swarm/transfer.h"
+
+namespace loom::collab {
+
+inline constexpr std::size_t kMaxBulkBytes = 1U << 20;  ///< tiles of one message, about
+inline constexpr std::size_t kMaxPartBytes = kMaxBulkBytes + (512U << 10);
+
+/// Tiles [first, first + count).
+struct TileRun {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+  bool operator==(const TileRun&) const = default;
+  bool Contains(std::uint32_t tile) const { return tile >= first && tile - first < count; }
+};
+
+/// Said on every new connection and whenever the head moves: how far the sender is.
+struct Hello {
+  Head head;
+  std::uint64_t seq = 0;       ///< of the sender's last signed word
+  std::uint64_t seen_seq = 0;  ///< highest the sender has seen of the receiver's (R9)
+  Round oldest = 0;            ///< oldest round whose reduced bytes the sender still has, plus its checkpoint
+  Round checkpoint = 0;        ///< a round of which it can serve the whole state
+  bool leaving = false;
+  template <class A> void Io(A& a) { a(head, seq, seen_seq, oldest, checkpoint, leaving); }
+};
+
+struct GetRecords {
+  Round from = 0;
+  template <class A> void Io(A& a) { a(from); }
+};
+struct RecordMessage {
+  Bytes record;
+  template <class A> void Io(A& a) { a.Var(record, kMaxBodyBytes); }
+};
+
+/// The leader's word on who owns which tiles of the reduce in this attempt.
+struct OwnedRun {
+  PeerId owner;
+  TileRun run;
+};
+struct Plan {
+  DecisionId id;
+  Term term = 0;
+  std::uint32_t attempt = 0;
+  std::vector<OwnedRun> owners;
+  template <class A> void Io(A& a) {
+    a(id, term, attempt);
+    a.List(owners, kMaxMembers, 40, [&](OwnedRun& o) { a(o.owner, o.run.first, o.run.count); });
+  }
+};
+
+/// A contributor's signed word for its encoded pseudo-gradient, before it scatters it (R18).
+struct Commitment {
+  DecisionId id;
+  WorkerIndex worker = 0;
+  PeerId peer;
+  std::uint64_t samples = 0;
+  std::uint64_t tokens = 0;
+  std::uint32_t millis = 0;
+  double loss_sum = 0;
+  float grad_norm = 0;
+  std::vector<Hash> tiles;
+  crypto::Signature signature;
+  template <class A> void Io(A& a) {
+    a(id, worker, peer, samples, tokens, millis, loss_sum, grad_norm);
+    a.List(tiles, kMaxTiles, 32, [&](Hash& h) { a(h); });
+    a(signature);
+  }
+  Bytes Text() const;   ///< what is signed: everything above the signature
+  Hash Id() const;      ///< SHA-256 of Text()
+};
+
+/// Encoded tiles from a contributor to the owner of the run.
+struct Part {
+  DecisionId id;
+  Hash commitment;
+  TileRun run;
+  Bytes tiles;
+  template <class A> void Io(A& a) {
+    a(id, commitment, run.first, run.count);
+    a.Var(tiles, kMaxPartBytes);
+  }
+};
+
+/// An owner tells the leader that a contribution's tiles are all there and good, or why not (R19).
+struct Arrived {
+  DecisionId id;
+  Term term = 0;
+  std::uint32_t attempt = 0;
+  Hash commitment;
+  bool good = false;
+  std::string reason;
+  template <class A> void Io(A& a) {
+    a(id, term, attempt, commitment, good);
+    a.Text(reason, 512);
+  }
+};
+
+/// The leader asks a slow worker to stop after its current inner step.
+struct Cut {
+  DecisionId id;
+  WorkerIndex worker = 0;
+  template <class A> void Io(A& a) { a(id, worker); }
+};
+
+/// The contributions of this attempt, in canonical order.
+struct FixSet {
+  DecisionId id;
+  Term term = 0;
+  std::uint32_t attempt = 0;
+  std::vector<Commitment> set;
+  template <class A> void Io(A& a) {
+    a(id, term, attempt);
+    a.List(set, kMaxMembers, 200, [&](Commitment& c) { c.Io(a); });
+  }
+};
+
+/// Reduced tiles from their owner to everyone, signed (R20).
+struct Reduced {
+  DecisionId id;
+  Term term = 0;
+  std::uint32_t attempt = 0;
+  TileRun run;
+  Bytes tiles;
+  crypto::Signature signature;
+  template <class A> void Io(A& a) {
+    a(id, term, attempt, run.first, run.count);
+    a.Var(tiles, kMaxPartBytes);
+    a(signature);
+  }
+  Bytes Text() const;  ///< what is signed: the header and the hash of the tiles
+};
+
+struct PrepareMessage {
+  DecisionId id;
+  Term term = 0;
+  template <class A> void Io(A& a) { a(id, term); }
+};
+struct PromiseMessage {
+  DecisionId id;
+  Promise promise;
+  template <class A> void Io(A& a) { a(id, promise); }
+};
+struct ProposalMessage {
+  DecisionId id;
+  Term term = 0;
+  std::uint32_t attempt = 0;
+  Bytes body;
+  template <class A> void Io(A& a) {
+    a(id, term, attempt);
+    a.Var(body, kMaxBodyBytes);
+  }
+};
+struct VoteMessage {
+  DecisionId id;
+  Vote vote;
+  template <class A> void Io(A& a) { a(id, vote); }
+};
+struct NackMessage {
+  DecisionId id;
+  Term promised = 0;
+  template <class A> void Io(A& a) { a(id, promised); }
+};
+
+/// What the sender still misses of this round; whoever has it sends it again. Said when a round has
+/// been quiet for a while, so that a lost message costs a moment and never a round.
+struct Missing {
+  DecisionId id;
+  Term term = 0;              ///< highest term the sender knows of
+  std::uint32_t attempt = 0;  ///< of its plan in that term; 0 = it has none
+  bool fixed = false;         ///< it holds the set of that attempt
+  std::vector<WorkerIndex> commitments;  ///< workers whose commitment it does not hold
+  struct Want {
+    Hash commitment;
+    TileRun run;
+  };
+  std::vector<Want> parts;       ///< of its own run
+  std::vector<TileRun> reduced;  ///< of that attempt
+  std::vector<PeerId> votes;     ///< members whose vote it has not seen
+  template <class A> void Io(A& a) {
+    a(id, term, attempt, fixed);
+    a.List(commitments, kMaxMembers, 4, [&](WorkerIndex& w) { a(w); });
+    a.List(parts, kMaxMembers, 40, [&](Want& w) { a(w.commitment, w.run.first, w.run.count); });
+    a.List(reduced, 4096, 8, [&](TileRun& r) { a(r.first, r.count); });
+    a.List(votes, kMaxMembers, 32, [&](PeerId& p) { a(p); });
+  }
+};
+
+/// A peer that holds the parent state asks to be listed (R11).
+struct JoinAsk {
+  Head head;
+  crypto::PublicKey key;
+  Hash possession;
+  std::string invite;  ///< the token; empty for a peer that the chain knows
+  template <class A> void Io(A& a) {
+    a(head, key, possession);
+    a.Text(invite, 4096);
+  }
+};
+struct JoinRefused {
+  std::string reason;
+  template <class A> void Io(A& a) { a.Text(reason, 1024); }
+};
+struct LeaveAsk {
+  Head head;
+  template <class A> void Io(A& a) { a(head); }
+};
+
+/// Hashes of the state tiles of a checkpoint, for a peer that fetches it.
+struct GetLeaves {
+  Round round = 0;
+  template <class A> void Io(A& a) { a(round); }
+};
+struct Leaves {
+  Round round = 0;
+  std::vector<Hash> leaves;
+  template <class A> void Io(A& a) {
+    a(round);
+    a.List(leaves, kMaxTiles, 32, [&](Hash& h) { a(h); });
+  }
+};
+
+using Message =
+    std::variant<Hello, GetRecords, RecordMessage, Plan, Commitment, Part, Arrived, Cut, FixSet,
+                 Reduced, PrepareMessage, PromiseMessage, ProposalMessage, VoteMessage, NackMessage,
+                 Missing, JoinAsk, JoinRefused, LeaveAsk, GetLeaves, Leaves, swarm::GetObjects,
+                 swarm::ObjectData, swarm::NotHere>;
+
+/// The frame type of a message: its place in the variant, plus kFirstMessageType.
+inline constexpr std::uint16_t kFirstMessageType = 64;
+std::uint16_t TypeOf(const Message& message);
+std::string_view MessageName(const Message& message);
+/// Large messages travel on bulk connections.
+bool IsBulk(const Message& message);
+
+Bytes EncodeMessage(const Message& message);
+Result<Message> DecodeMessage(std::uint16_t type, ByteView bytes);
+
+}  // namespace loom::collab

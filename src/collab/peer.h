@@ -1,0 +1,221 @@
+// A peer as the protocol sees it: the chain it holds, the state it has applied, the round it is in,
+// and how it joins, catches up, leaves and is brought back (R5, R7, R9-R13, R15). One object, sans
+// I/O; the daemon, the simulator and the tests drive this very class.
+//
+//   at the head and listed      -> a RoundMachine runs
+//   behind                      -> records, then reduced bytes (or a whole state) are fetched by hash
+//   at the head and not listed  -> it proves that it holds the state and asks to be listed
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "collab/chain.h"
+#include "collab/effects.h"
+#include "collab/round.h"
+#include "swarm/transfer.h"
+
+namespace loom::collab {
+
+enum class PeerState : std::uint8_t {
+  kStarting,  ///< nothing heard from the others yet
+  kJoining,   ///< at the head, asking to be listed
+  kSyncing,   ///< behind the head, fetching
+  kWorking,   ///< in a round
+  kWaiting,   ///< no quorum is connected
+  kPaused,    ///< by its owner
+  kLeaving,   ///< delisting itself, still voting and serving
+  kStopped,   ///< left or finished
+  kFailed,    ///< cannot go on; the reason says why
+};
+std::string_view PeerStateName(PeerState state);
+
+struct PeerOptions {
+  SyncConfig config;
+  Timing timing;
+  crypto::PublicKey key;
+  std::string invite;               ///< what to show when asking to be listed; may be empty
+  std::uint32_t checkpoint_every = 10;  ///< rounds
+  Duration leave_limit = 60s;       ///< a leaving peer waits so long to be delisted (R12)
+  Duration finish_limit = 10s;      ///< a finished peer serves so long
+  std::uint64_t seed = 0;           ///< of the order in which objects are fetched
+};
+
+/// What the disk held at start.
+struct PeerRestore {
+  std::vector<Record> records;  ///< after genesis, in order
+  VoterState voter;
+  Blob voted_bytes;             ///< reduced bytes behind the last vote
+  Round state = 0;              ///< the round whose state the engine holds
+  bool inner_exact = true;      ///< the engine's inner state is that of `state`, too
+  bool resumed = false;         ///< this folder has taken part before
+  Round oldest = 0;             ///< oldest round whose reduced bytes are on disk, 0 = none
+  Round checkpoint = 0;         ///< newest checkpoint on disk
+  std::vector<Hash> leaves;     ///< of that checkpoint
+};
+
+/// Decides whether a peer that the chain does not know may be listed; returns the invite's id to
+/// count. An error's message is told to the asker.
+using AdmitJoiner = std::function<Result<std::optional<Hash>>(const JoinAsk&, const Chain&)>;
+
+struct PeerView {
+  PeerState state = PeerState::kStarting;
+  std::string reason;
+  Head head;                      ///< last committed and applied
+  std::uint64_t tokens = 0;
+  PeerId leader;
+  Term term = 0;
+  const char* phase = "";
+  std::vector<PeerId> waits_for;
+  std::vector<PeerId> critical;   ///< if one of them dies this run waits
+  std::vector<Member> members;
+  double loss = 0;                ///< mean over the contributions of the last round, nats
+  float grad_norm = 0;
+  float learning_rate = 0;
+  swarm::FetchProgress fetch;
+};
+
+class Peer {
+ public:
+  Peer(PeerOptions options, const TileLayout& layout, const Signer& signer, Record genesis,
+       PeerRestore restore, AdmitJoiner admit);
+
+  void Start(Time now, Effects& out);
+  void OnPeerUp(const PeerId& peer, Time now, Effects& out);
+  /// `refused`: its redial is refused too, so the process is gone.
+  void OnPeerDown(const PeerId& peer, bool refused, Time now, Effects& out);
+  void OnPeerSilent(const PeerId& peer, bool silent, Time now, Effects& out);
+  void OnMessage(const PeerId& from, Message message, Time now, Effects& out);
+  void OnComputed(std::uint64_t job, JobResult result, Time now, Effects& out);
+  void OnPersisted(std::uint64_t token, Time now, Effects& out);
+  /// A write failed: nothing more is promised or voted; the reason is shown.
+  void OnPersistFailed(const Error& error, Time now, Effects& out);
+  /// Every Timing::tick.
+  void OnTick(Time now, Effects& out);
+
+  void Leave(Time now, Effects& out);
+  void Pause(bool pause, Time now, Effects& out);
+
+  PeerView View(Time now) const;
+  const Chain& chain() const { return chain_; }
+  const Record& applied() const { return chain_.At(state_round_); }
+  PeerState state() const { return state_; }
+  PeerId self() const { return env_.self; }
+
+ private:
+  struct Remote {
+    Hello hello;
+    bool greeted = false;
+    Time answered{};  ///< last time a stale message of it was answered
+  };
+  struct Asked {
+    JoinAsk ask;
+    Joiner joiner;
+    bool proved = false;
+  };
+
+  // peer.cc
+  void Dispatch(const PeerId& from, Message& message, Time now, Effects& out);
+  void OnRoundMessage(const PeerId& from, const DecisionId& id, Message& message, Time now, Effects& out);
+  void AfterMachine(Time now, Effects& out);
+  void BeginRound(Time now, Effects& out);
+  void Decided(Time now, Effects& out);
+  void Advance(Time now, Effects& out);
+  void Applied(Status status, Time now, Effects& out);
+  void SayHello(const PeerId& to, Effects& out);
+  void HelloAll(Effects& out);
+  void Enter(PeerState state, std::string reason, Effects& out);
+  void Fail(const std::string& reason, Effects& out);
+  void Refresh(Time now, Effects& out);
+  bool Listed() const;
+  bool AtHead() const { return state_round_ == chain_.rounds() && !applying_; }
+  bool FenceOpen() const;
+  Hello MyHello() const;
+  void Problem(const PeerId& peer, std::string text, Effects& out) const;
+
+  // peer_sync.cc: records, reduced bytes, whole states; serving them
+  void OnHello(const PeerId& from, const Hello& hello, Time now, Effects& out);
+  void OnRecord(const PeerId& from, const RecordMessage& message, Time now, Effects& out);
+  void AskRecords(Time now, Effects& out);
+  void WantRound(Time now, Effects& out);
+  void WantState(Time now, Effects& out);
+  void OnLeaves(const PeerId& from, const Leaves& leaves, Time now, Effects& out);
+  void CarryFetch(swarm::Fetcher::Effects effects, Time now, Effects& out);
+  void StoreFetched(const Hash& id, const Blob& bytes, Time now, Effects& out);
+  void OnGet(const PeerId& from, const swarm::GetObjects& get, Effects& out);
+  void IndexRound(Round round);
+  void StopFetching();
+
+  // peer_join.cc: asking to be listed, answering those who ask, leaving
+  void AskToJoin(Time now, Effects& out);
+  void OnJoinAsk(const PeerId& from, const JoinAsk& ask, Time now, Effects& out);
+  void UpdateJoiners();
+  void LeaveTick(Time now, Effects& out);
+
+  PeerOptions options_;
+  const TileLayout& layout_;
+  const Signer& signer_;
+  Presence presence_;
+  IdSource ids_;
+  RoundEnv env_;
+  Chain chain_;
+  PeerRestore restore_;
+  AdmitJoiner admit_;
+
+  PeerState state_ = PeerState::kStarting;
+  std::string reason_;
+  bool started_ = false;
+  bool fence_ = false;        ///< after a restart: first hear how far the others saw this key
+  bool rolled_back_ = false;  ///< the others saw later words of this key: it may not vote (R9)
+  std::optional<Time> leaving_since_;
+  bool paused_ = false;
+  std::optional<Time> finished_since_;
+
+  Round state_round_ = 0;     ///< the engine holds the state after this record
+  bool applying_ = false;
+  std::uint64_t apply_job_ = 0;
+  Blob applying_bytes_;
+  VoterState voter_;
+  std::unique_ptr<RoundMachine> machine_;
+  std::uint64_t record_token_ = 0;  ///< the head's write, when it is not synced yet
+  Duration work_time_{};
+  Duration exchange_time_{};
+  double loss_ = 0;
+  float grad_norm_ = 0;
+  float learning_rate_ = 0;
+
+  std::map<PeerId, Remote> remotes_;
+  std::map<PeerId, std::uint64_t> seen_seq_;
+  std::deque<std::pair<PeerId, Message>> ahead_;  ///< of the next round, replayed when it begins
+  std::size_t ahead_bytes_ = 0;
+  Time asked_records_{};
+
+  std::unique_ptr<swarm::Fetcher> fetcher_;
+  Round fetching_round_ = 0;   ///< reduced bytes of this round
+  std::multimap<Hash, std::uint32_t> fetch_places_;
+  std::vector<Blob> fetched_;
+  bool fetching_state_ = false;
+  Round fetch_state_round_ = 0;
+  std::vector<Hash> fetch_leaves_;
+  Time asked_leaves_{};
+  Blob fetched_round_;
+  std::map<Hash, std::pair<Round, std::uint32_t>> round_tiles_;  ///< what can be served from disk
+  std::map<Hash, std::uint32_t> leaf_index_;
+
+  std::map<PeerId, Asked> asked_;
+  std::map<std::uint64_t, PeerId> possession_jobs_;
+  std::uint64_t own_possession_job_ = 0;
+  std::optional<JoinAsk> own_ask_;
+  Time asked_to_join_{};
+  std::set<PeerId> leaving_;
+  std::uint64_t checkpoint_job_ = 0;
+  Round checkpoint_round_ = 0;
+};
+
+}  // namespace loom::collab

@@ -1,0 +1,119 @@
+// Becoming a member and ceasing to be one (R11, R12, R15).
+#include <algorithm>
+
+#include "collab/peer.h"
+
+namespace loom::collab {
+
+// Proves possession of the head's state and asks every member, again while nothing happens.
+void Peer::AskToJoin(Time now, Effects& out) {
+  if (leaving_since_ || paused_ || !AtHead() || Listed()) return;
+  const Head head = HeadOf(chain_.head());
+  if (!own_ask_ || own_ask_->head != head) {
+    own_ask_ = JoinAsk{head, options_.key, {}, options_.invite};
+    own_possession_job_ = ids_.Take();
+    out.push_back(Compute{own_possession_job_, PossessionJob{env_.self, head.hash}});
+    return;
+  }
+  if (own_possession_job_ != 0 || (asked_to_join_ != Time{} && now - asked_to_join_ < 2s)) return;
+  asked_to_join_ = now;
+  for (const Member& m : chain_.head().body.members) {
+    if (presence_.connected.contains(m.id)) out.push_back(Send{m.id, *own_ask_});
+  }
+}
+
+void Peer::OnJoinAsk(const PeerId& from, const JoinAsk& ask, Time, Effects& out) {
+  if (crypto::PeerIdOf(ask.key) != from || ask.head != HeadOf(chain_.head())) return;
+  if (IsMember(chain_.head().body.members, from)) return;
+  if (chain_.Banned(from)) {
+    out.push_back(Send{from, JoinRefused{"this key is banned from the run"}});
+    return;
+  }
+  const auto held = asked_.find(from);
+  if (held != asked_.end() && held->second.ask.head == ask.head) return;
+  Joiner joiner{ask.key, std::nullopt};
+  if (!chain_.WasMember(from)) {
+    auto invite = admit_(ask, chain_);
+    if (!invite) {
+      out.push_back(Send{from, JoinRefused{invite.error().ToString()}});
+      return;
+    }
+    joiner.invite = *invite;
+  }
+  asked_[from] = Asked{ask, joiner, false};
+  const std::uint64_t job = ids_.Take();
+  possession_jobs_.emplace(job, from);
+  out.push_back(Compute{job, PossessionJob{from, ask.head.hash}});
+}
+
+// Invites are counted with the joiners already taken up, so that one record cannot use one twice.
+void Peer::UpdateJoiners() {
+  std::vector<Joiner> joiners;
+  const Head head = HeadOf(chain_.head());
+  for (const auto& [peer, asked] : asked_) {
+    if (asked.proved && asked.ask.head == head) joiners.push_back(asked.joiner);
+  }
+  if (machine_) machine_->SetJoiners(std::move(joiners));
+}
+
+void Peer::Leave(Time now, Effects& out) {
+  if (leaving_since_ || state_ == PeerState::kStopped) return;
+  leaving_since_ = now;
+  out.push_back(CutWork{});
+  if (!Listed() || chain_.head().body.members.size() == 1) {
+    Enter(PeerState::kStopped, "left", out);
+    return;
+  }
+  leaving_.insert(env_.self);
+  if (machine_) machine_->SetLeaving(leaving_);
+  for (const PeerId& peer : presence_.connected) {
+    out.push_back(Send{peer, LeaveAsk{HeadOf(chain_.head())}});
+  }
+  HelloAll(out);
+  AfterMachine(now, out);
+}
+
+void Peer::Pause(bool pause, Time now, Effects& out) {
+  if (paused_ == pause) return;
+  paused_ = pause;
+  if (pause) {
+    out.push_back(CutWork{});
+    if (chain_.head().body.members.size() > 1) leaving_.insert(env_.self);
+  } else {
+    leaving_.erase(env_.self);
+  }
+  if (machine_) machine_->SetLeaving(leaving_);
+  HelloAll(out);
+  if (machine_ == nullptr) Advance(now, out);
+  AfterMachine(now, out);
+}
+
+// A leaving peer goes when a quorum of the new members holds the record that delists it; a finished
+// one when everybody connected is at the head. Both are bounded.
+void Peer::LeaveTick(Time now, Effects& out) {
+  if (finished_since_) {
+    const bool all = std::all_of(remotes_.begin(), remotes_.end(), [&](const auto& r) {
+      return r.second.greeted && r.second.hello.head.round >= chain_.rounds();
+    });
+    if (AtHead() && (all || now - *finished_since_ > options_.finish_limit)) {
+      Enter(PeerState::kStopped, "finished", out);
+    }
+    return;
+  }
+  if (!leaving_since_) return;
+  if (!Listed() && AtHead()) {
+    std::set<PeerId> hold;
+    for (const auto& [peer, remote] : remotes_) {
+      if (remote.greeted && remote.hello.head.round >= chain_.rounds()) hold.insert(peer);
+    }
+    if (IsQuorum(chain_.head().body.members, hold, options_.config.quorum)) {
+      Enter(PeerState::kStopped, "left", out);
+      return;
+    }
+  }
+  if (now - *leaving_since_ > options_.leave_limit) {
+    Enter(PeerState::kStopped, "left without being delisted: it counts as killed", out);
+  }
+}
+
+}  // namespace loom::collab

@@ -1,0 +1,260 @@
+// One round as one member lives it (rules R1-R7, R17-R23, R33): work, commit and scatter, fix the
+// set, reduce and gather, vote. The machine is the same for every member; the leader of the current
+// term does a little more. It ends when the agreement core decides; the peer then applies the record
+// and makes the next machine.
+//
+//   Work       the own workers run the ranges that the parent record issued
+//   Scatter    a signed commitment to everyone, part j to the owner of part j
+//   Fix        the leader names the contributions whose every part arrived
+//   Reduce     owners combine in canonical order, encode once, send the same bytes to all
+//   Vote       each member computes the root itself, makes the bytes durable, votes
+//
+// Contributions do not belong to a term or an attempt: a takeover and a moved owner cost no work.
+// What an owner reduced does: its bytes carry (term, attempt), and two attempts never mix.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "collab/effects.h"
+#include "collab/ledger.h"
+
+namespace loom::collab {
+
+/// One knob (R33): a phase may take factor x its prediction + slack.
+struct Timing {
+  double factor = 2.0;
+  Duration slack = 2s;
+  Duration tick = 250ms;
+  Duration quiet = 1s;              ///< a round without progress for so long says what it misses
+  Duration first_work = 60s;        ///< prediction of a round's work before any was measured
+  Duration first_exchange = 2s;     ///< the same of the exchange
+};
+
+/// How a member looks from here. Kept by the peer from connection events and heartbeats.
+struct Presence {
+  std::set<PeerId> connected;
+  std::set<PeerId> silent;  ///< connected, but nothing heard for two seconds
+  std::set<PeerId> gone;    ///< its connections closed and its redial is refused
+  bool Present(const PeerId& p) const { return connected.contains(p) && !silent.contains(p); }
+};
+
+/// Ids of jobs and disk writes, unique over the life of a peer.
+struct IdSource {
+  std::uint64_t next = 1;
+  std::uint64_t Take() { return next++; }
+};
+
+/// What does not change while a peer lives. Everything outlives the machine.
+struct RoundEnv {
+  const SyncConfig* config = nullptr;
+  const TileLayout* layout = nullptr;
+  const Signer* signer = nullptr;
+  const Presence* presence = nullptr;
+  IdSource* ids = nullptr;
+  RunId run;
+  PeerId self;
+  Timing timing;
+};
+
+struct RoundStart {
+  VoterState voter;          ///< from the disk
+  Blob voted_bytes;          ///< the bytes behind the last vote, when it was for this round
+  bool may_work = true;      ///< false after a restart that may already have committed to other work
+  Duration predicted_work{};
+  Duration predicted_exchange{};
+};
+
+class RoundMachine {
+ public:
+  RoundMachine(const RoundEnv& env, const Record& parent, RoundStart start, Time now);
+
+  void Start(Time now, Effects& out);
+  void OnMessage(const PeerId& from, const Message& message, Time now, Effects& out);
+  /// False when the job or write was not this machine's.
+  bool OnComputed(std::uint64_t job, JobResult result, Time now, Effects& out);
+  bool OnPersisted(std::uint64_t token, Time now, Effects& out);
+  void OnTick(Time now, Effects& out);
+  /// Somebody came, went or fell silent.
+  void OnPresence(Time now, Effects& out);
+  /// Who asks to be listed, and who asks to leave; the leader's body takes them up.
+  void SetJoiners(std::vector<Joiner> joiners) { joiners_ = std::move(joiners); }
+  void SetLeaving(std::set<PeerId> leaving) { leaving_ = std::move(leaving); }
+  void SetUnfit(std::set<PeerId> unfit) { unfit_ = std::move(unfit); }
+
+  /// The record, once decided. The machine then only answers questions.
+  const std::optional<Record>& decided() const { return decided_; }
+  /// The reduced bytes of a body when every tile of it is held.
+  Blob ReducedOf(const Body& body) const;
+  /// True when the reduced bytes of this body were made durable for the own vote.
+  bool Durable(const Hash& body) const { return durable_.contains(body); }
+  /// One encoded tile of this round by hash, for peers that fetch it.
+  std::optional<Slice> FindTile(const Hash& hash) const;
+  /// Own workers with a contribution, and whether the record used it (R21).
+  std::vector<std::pair<WorkerIndex, bool>> Settlement(const Body& body) const;
+
+  const DecisionId& id() const { return agreement_.id(); }
+  Term term() const { return term_; }
+  const PeerId& leader() const { return LeaderOf(parent_.body.members, id().round, term_); }
+  const char* phase() const;
+  std::uint64_t seq() const { return agreement_.seq(); }
+  Duration work_time() const { return work_time_; }
+  Duration exchange_time(Time now) const { return now - exchange_since_; }
+  /// Mean loss of the contributions in the set, in nats; 0 before it is fixed.
+  double loss() const;
+  float grad_norm() const { return grad_norm_; }
+  float learning_rate() const { return learning_rate_; }
+
+ private:
+  struct Own {
+    Commitment commitment;
+    Hash id;
+    Blob encoded;  ///< null when the work failed: nothing to contribute
+  };
+  struct PartStore {
+    std::vector<Slice> tiles;  ///< one a tile of the grid; an empty blob is missing
+    std::set<std::uint32_t> checking;
+    std::string bad;           ///< why this contribution is excluded
+  };
+  struct Gather {
+    Term term = 0;
+    std::uint32_t attempt = 0;
+    Bytes bytes;
+    std::vector<bool> have;
+    std::size_t missing = 0;
+    Blob whole;                     ///< once nothing is missing
+    std::optional<NextState> next;  ///< once computed
+  };
+  struct Check {
+    Hash hash;
+    Body body;
+    std::uint64_t job = 0;    ///< NextJob of fetched bytes
+    Blob whole;               ///< bytes fetched by hash
+    Bytes fetching;
+    std::vector<bool> have;
+    std::size_t missing = 0;
+    Time asked{};
+    std::size_t turn = 0;
+    bool persisting = false;
+  };
+  struct Lead {
+    Term term = 0;
+    std::uint32_t attempt = 0;
+    enum class Phase : std::uint8_t { kCollect, kReduce, kPropose } phase = Phase::kCollect;
+    Time since{};
+    std::map<PeerId, std::map<Hash, std::string>> arrived;  ///< owner -> commitment -> "" or why bad
+    std::set<WorkerIndex> cut;
+    std::set<PeerId> slow;  ///< owners that let an attempt time out
+    std::optional<Time> first_done;
+  };
+
+  // round_work.cc: own work, commitments, parts
+  void StartWork(Effects& out);
+  void OnWorkDone(WorkerIndex worker, WorkResult result, Time now, Effects& out);
+  void Resign(WorkerIndex worker, const std::string& why, Effects& out);
+  void OnCommitment(const Commitment& c, Time now, Effects& out);
+  void Scatter(const Own& own, Effects& out);
+  void SendParts(const PeerId& to, const Own& own, TileRun run, Effects& out) const;
+  void OnPart(const PeerId& from, const Part& part, Effects& out);
+  void OnPartChecked(const Hash& commitment, TileRun run, const Blob& tiles, const Status& status,
+                     Time now, Effects& out);
+  void ReportArrivals(Time now, Effects& out);
+  bool CompleteIn(const PartStore& store, TileRun run) const;
+  std::optional<WorkerIndex> WorkerOf(const Hash& commitment) const;
+
+  // round_reduce.cc: plan, set, reduce, gather
+  void OnPlan(const PeerId& from, const Plan& plan, Time now, Effects& out);
+  void OnFixSet(const PeerId& from, const FixSet& fix, Time now, Effects& out);
+  void TryReduce(Effects& out);
+  void OnReducedRun(TileRun run, Result<Bytes> bytes, Time now, Effects& out);
+  void OnReduced(const PeerId& from, const Reduced& reduced, Time now, Effects& out);
+  void PutReduced(TileRun run, ByteView tiles, Time now, Effects& out);
+  void OnMissing(const PeerId& from, const Missing& missing, Time now, Effects& out);
+  void SayMissing(Effects& out);
+  const OwnedRun* RunOf(const PeerId& owner) const;
+
+  // round_lead.cc: what the leader does
+  void StartAttempt(Term term, Time now, Effects& out);
+  void OnArrived(const PeerId& from, const Arrived& arrived, Time now, Effects& out);
+  void ConsiderFix(Time now, Effects& out);
+  void Fix(Time now, Effects& out);
+  void ConsiderPropose(Effects& out);
+  void LeadTick(Time now, Effects& out);
+  bool FullyArrived(const Hash& commitment) const;
+  std::string WhyBad(const Hash& commitment) const;
+  void ConsiderTakeover(Time now, Effects& out);
+  Duration TermDeadline() const;
+
+  // round_agree.cc: the agreement core's actions, checks of bodies
+  void Carry(Actions actions, Time now, Effects& out);
+  void StartCheck(const CheckBody& check, Time now, Effects& out);
+  void AdvanceCheck(Time now, Effects& out);
+  void FetchForCheck(Time now, Effects& out);
+  void OnObject(const swarm::ObjectData& data, Time now, Effects& out);
+
+  void Broadcast(const Message& message, Effects& out) const;
+  void SendTo(const PeerId& to, Message message, Effects& out) const;
+  void Progress(Time now) { last_progress_ = now; }
+  bool HaveQuorum() const;
+  std::set<PeerId> PresentMembers() const;
+
+  const RoundEnv& env_;
+  const Record parent_;
+  RoundStart start_;
+  Agreement agreement_;
+  std::optional<Record> decided_;
+
+  std::map<WorkerIndex, Own> own_;
+  std::vector<WorkOrder> to_do_;
+  std::optional<WorkerIndex> working_;
+  std::map<WorkerIndex, Commitment> commitments_;
+  std::map<Hash, WorkerIndex> commitment_ids_;
+  std::set<WorkerIndex> conflicted_;  ///< two commitments of one worker: both are out (R18)
+  std::set<WorkerIndex> resigned_;
+  std::map<Hash, PartStore> parts_;
+  std::vector<std::pair<PeerId, Part>> early_parts_;  ///< before their commitment
+  std::size_t early_bytes_ = 0;
+
+  Term term_ = 0;
+  Time term_since_{};
+  Time last_progress_{};
+  Time exchange_since_{};
+  Duration work_time_{};
+  float grad_norm_ = 0;
+  float learning_rate_ = 0;
+  std::optional<Plan> plan_;
+  std::set<Hash> reported_;
+  std::optional<FixSet> fix_;
+  bool reduce_started_ = false;
+  std::vector<Reduced> my_reduced_;
+  std::optional<Gather> gather_;
+  std::vector<Blob> kept_;  ///< whole reduced bytes of checked bodies
+  std::set<Hash> durable_;  ///< checked bodies whose bytes are on disk
+  std::optional<Check> check_;
+  std::optional<Lead> lead_;
+  std::vector<Joiner> joiners_;
+  std::set<PeerId> leaving_;
+  std::set<PeerId> unfit_;
+
+  std::map<std::uint64_t, WorkerIndex> work_jobs_;
+  struct PartJob {
+    Hash commitment;
+    TileRun run;
+    Blob tiles;
+  };
+  std::map<std::uint64_t, PartJob> part_jobs_;
+  struct RunJob {
+    Term term;
+    std::uint32_t attempt;
+    TileRun run;
+  };
+  std::map<std::uint64_t, RunJob> reduce_jobs_;
+  std::map<std::uint64_t, Blob> next_jobs_;
+  std::map<std::uint64_t, std::uint64_t> vote_tokens_;  ///< disk token -> agreement token
+  std::map<std::uint64_t, Hash> round_tokens_;          ///< disk token -> checked body
+};
+
+}  // namespace loom::collab

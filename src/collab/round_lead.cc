@@ -1,0 +1,246 @@
+// What the leader of a term does (R2, R19, R20, R33), and how a silent one is replaced: deadlines
+// come from predictions by one knob, a gone leader is passed over at once, and only a quorum of
+// promises ever replaces anybody.
+#include <algorithm>
+
+#include "collab/round.h"
+
+namespace loom::collab {
+
+// Owners are the present members, in order of seniority, with equal runs of tiles.
+void RoundMachine::StartAttempt(Term term, Time now, Effects& out) {
+  if (!lead_ || lead_->term != term) {
+    lead_ = Lead{};
+    lead_->term = term;
+  }
+  ++lead_->attempt;
+  lead_->phase = Lead::Phase::kCollect;
+  lead_->since = now;
+  lead_->arrived.clear();
+  lead_->first_done.reset();
+  std::vector<PeerId> owners;
+  for (const Member& m : parent_.body.members) {
+    const bool reachable = m.id == env_.self || env_.presence->Present(m.id);
+    if (reachable && !lead_->slow.contains(m.id) && !unfit_.contains(m.id)) owners.push_back(m.id);
+  }
+  if (owners.empty()) owners.push_back(env_.self);
+  Plan plan{id(), term, lead_->attempt, {}};
+  const std::uint64_t tiles = env_.layout->num_tiles();
+  for (std::uint64_t k = 0; k < owners.size(); ++k) {
+    const std::uint64_t first = tiles * k / owners.size();
+    const std::uint64_t end = tiles * (k + 1) / owners.size();
+    plan.owners.push_back({owners[k],
+                           {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(end - first)}});
+  }
+  Broadcast(plan, out);
+  OnPlan(env_.self, plan, now, out);
+}
+
+void RoundMachine::OnArrived(const PeerId& from, const Arrived& arrived, Time now, Effects& out) {
+  if (!lead_ || decided_ || arrived.term != lead_->term || arrived.attempt != lead_->attempt) return;
+  lead_->arrived[from][arrived.commitment] =
+      arrived.good ? std::string() : arrived.reason.empty() ? "refused" : arrived.reason;
+  Progress(now);
+  ConsiderFix(now, out);
+}
+
+bool RoundMachine::FullyArrived(const Hash& commitment) const {
+  return std::all_of(plan_->owners.begin(), plan_->owners.end(), [&](const OwnedRun& o) {
+    if (o.run.count == 0) return true;
+    const auto owner = lead_->arrived.find(o.owner);
+    if (owner == lead_->arrived.end()) return false;
+    const auto word = owner->second.find(commitment);
+    return word != owner->second.end() && word->second.empty();
+  });
+}
+
+std::string RoundMachine::WhyBad(const Hash& commitment) const {
+  for (const auto& [owner, words] : lead_->arrived) {
+    const auto word = words.find(commitment);
+    if (word != words.end() && !word->second.empty()) return word->second;
+  }
+  return {};
+}
+
+// Fixes the set as soon as nobody is worth waiting for: every worker whose host is present has
+// arrived everywhere, resigned, or was found bad.
+void RoundMachine::ConsiderFix(Time now, Effects& out) {
+  if (!lead_ || decided_ || lead_->phase != Lead::Phase::kCollect || !plan_ ||
+      plan_->term != lead_->term || plan_->attempt != lead_->attempt) {
+    return;
+  }
+  bool waiting = false;
+  std::size_t complete = 0;
+  for (const WorkerEntry& w : parent_.body.workers) {
+    if (w.issued.empty()) continue;
+    const auto c = commitments_.find(w.worker);
+    const bool known = c != commitments_.end() && !conflicted_.contains(w.worker);
+    if (known && FullyArrived(c->second.Id())) {
+      ++complete;
+      continue;
+    }
+    if (conflicted_.contains(w.worker) || (known && !WhyBad(c->second.Id()).empty()) ||
+        resigned_.contains(w.worker)) {
+      continue;
+    }
+    const bool here = w.host == env_.self || env_.presence->Present(w.host);
+    const bool silent = env_.presence->connected.contains(w.host);
+    waiting = waiting || here || silent;
+  }
+  if (complete > 0 && !lead_->first_done) lead_->first_done = now;
+  if (!waiting) Fix(now, out);
+}
+
+void RoundMachine::Fix(Time now, Effects& out) {
+  FixSet fix{id(), lead_->term, lead_->attempt, {}};
+  for (const WorkerEntry& w : parent_.body.workers) {
+    if (w.issued.empty()) continue;
+    const auto c = commitments_.find(w.worker);
+    const bool known = c != commitments_.end() && !conflicted_.contains(w.worker);
+    const std::string bad = known ? WhyBad(c->second.Id()) : std::string();
+    if (known && bad.empty() && FullyArrived(c->second.Id())) {
+      fix.set.push_back(c->second);
+    } else {
+      const char* why = conflicted_.contains(w.worker) ? "two different commitments"
+                        : !bad.empty()                 ? bad.c_str()
+                        : resigned_.contains(w.worker) ? "nothing to contribute"
+                        : known                        ? "its parts did not all arrive"
+                                                       : "no word from its host";
+      out.push_back(Tell{{Event::Kind::kExcluded, id().round, w.host,
+                          fmt::format("worker {}: {}", w.worker, why)}});
+    }
+  }
+  lead_->phase = Lead::Phase::kReduce;
+  lead_->since = now;
+  Broadcast(fix, out);
+  OnFixSet(env_.self, fix, now, out);
+}
+
+void RoundMachine::ConsiderPropose(Effects& out) {
+  if (!lead_ || decided_ || lead_->phase != Lead::Phase::kReduce || !gather_ || !gather_->next || !fix_ ||
+      fix_->term != lead_->term || fix_->attempt != lead_->attempt) {
+    return;
+  }
+  Choices choices;
+  for (const Commitment& c : fix_->set) {
+    const auto entry = std::find_if(parent_.body.workers.begin(), parent_.body.workers.end(),
+                                    [&](const WorkerEntry& w) { return w.worker == c.worker; });
+    choices.contributions.push_back({c.worker, c.peer, c.samples, c.tokens, c.millis,
+                                     *Prefix(entry->issued, c.samples), c.Id()});
+  }
+  for (const auto& [commitment, worker] : commitment_ids_) {
+    if (!WhyBad(commitment).empty()) choices.spoiled.push_back(worker);
+  }
+  std::sort(choices.spoiled.begin(), choices.spoiled.end());
+  for (const Member& m : parent_.body.members) {
+    const bool here = m.id == env_.self || env_.presence->Present(m.id);
+    if (here && !leaving_.contains(m.id) && !unfit_.contains(m.id)) choices.stay.push_back(m.id);
+  }
+  if (choices.stay.empty()) choices.stay.push_back(env_.self);
+  const std::size_t most = std::max<std::size_t>(1, choices.stay.size() - 1);
+  for (const Joiner& j : joiners_) {
+    if (choices.join.size() < most && !IsMember(parent_.body.members, crypto::PeerIdOf(j.key))) {
+      choices.join.push_back(j);
+    }
+  }
+  choices.tiles = gather_->next->tiles;
+  choices.root = gather_->next->root;
+  lead_->phase = Lead::Phase::kPropose;
+  const Body body = NextBody(parent_.body, parent_.hash, env_.run, *env_.config, choices);
+  Actions actions;
+  agreement_.Choose(lead_->term, MakeBlob(body.Encode()), actions);
+  Carry(std::move(actions), last_progress_, out);
+}
+
+void RoundMachine::LeadTick(Time now, Effects& out) {
+  if (!lead_ || decided_ || lead_->term < agreement_.promised()) return;
+  const auto allowed = [&](Duration predicted) {
+    return FromSeconds(env_.timing.factor * Seconds(predicted)) + env_.timing.slack;
+  };
+  const Duration work = std::max(start_.predicted_work, work_time_);
+  if (lead_->phase == Lead::Phase::kCollect) {
+    if (lead_->first_done && now - *lead_->first_done > work / 2 + 1s) {
+      for (const WorkerEntry& w : parent_.body.workers) {
+        if (w.issued.empty() || commitments_.contains(w.worker) || resigned_.contains(w.worker)) continue;
+        if (!lead_->cut.insert(w.worker).second) continue;
+        const Cut cut{id(), w.worker};
+        if (w.host == env_.self) {
+          out.push_back(CutWork{});
+        } else {
+          SendTo(w.host, cut, out);
+        }
+      }
+    }
+    // After the first attempt the work is done: only the exchange is waited for.
+    const Duration limit = lead_->attempt == 1 && !lead_->first_done
+                               ? allowed(work) + allowed(start_.predicted_exchange)
+                               : allowed(start_.predicted_exchange) + work / 2 + 1s;
+    const Time from = lead_->first_done.value_or(lead_->since);
+    if (now - std::max(from, lead_->since) > limit) {
+      for (const OwnedRun& o : plan_->owners) {  // an owner that reported nothing owns nothing next time
+        if (o.owner != env_.self && !commitment_ids_.empty() && !lead_->arrived.contains(o.owner)) {
+          lead_->slow.insert(o.owner);
+        }
+      }
+      const bool any = std::any_of(commitment_ids_.begin(), commitment_ids_.end(),
+                                   [&](const auto& c) { return FullyArrived(c.first); });
+      if (any || commitment_ids_.empty() || lead_->attempt > 3) {
+        Fix(now, out);
+      } else {
+        StartAttempt(lead_->term, now, out);
+      }
+      return;
+    }
+  }
+  if (lead_->phase == Lead::Phase::kReduce && now - lead_->since > allowed(start_.predicted_exchange)) {
+    for (const OwnedRun& o : plan_->owners) {
+      if (o.owner == env_.self || o.run.count == 0) continue;
+      for (std::uint32_t i = o.run.first; i < o.run.first + o.run.count; ++i) {
+        if (!gather_->have[i]) {
+          lead_->slow.insert(o.owner);
+          break;
+        }
+      }
+    }
+    StartAttempt(lead_->term, now, out);
+  }
+}
+
+Duration RoundMachine::TermDeadline() const {
+  const auto allowed = [&](Duration predicted) {
+    return FromSeconds(env_.timing.factor * Seconds(predicted)) + env_.timing.slack;
+  };
+  const Duration exchange = allowed(start_.predicted_exchange);
+  if (fix_) return exchange + exchange;
+  const bool working = commitments_.empty();
+  return (working ? allowed(std::max(start_.predicted_work, work_time_)) : work_time_ / 2 + 1s) + exchange +
+         exchange;
+}
+
+void RoundMachine::ConsiderTakeover(Time now, Effects& out) {
+  if (decided_ || !IsMember(parent_.body.members, env_.self)) return;
+  if (!HaveQuorum()) {
+    term_since_ = now;
+    return;
+  }
+  term_ = std::max(term_, agreement_.promised());
+  const auto dead = [&](const PeerId& p) {
+    return p != env_.self && (env_.presence->gone.contains(p) || !env_.presence->connected.contains(p));
+  };
+  const std::size_t members = parent_.body.members.size();
+  const bool leader_gone = leader() != env_.self && env_.presence->gone.contains(leader());
+  if (leader_gone || now - term_since_ > TermDeadline()) {
+    ++term_;
+    for (std::size_t k = 1; k < members && dead(leader()); ++k) ++term_;
+    term_since_ = now;
+    out.push_back(Tell{{Event::Kind::kTakeover, id().round, leader(),
+                        leader_gone ? "the leader is gone" : "the leader let its time pass"}});
+  }
+  if (leader() == env_.self && agreement_.MayLead(term_)) {
+    Actions actions;
+    agreement_.Lead(term_, actions);
+    Carry(std::move(actions), now, out);
+  }
+}
+
+}  // namespace loom::collab

@@ -1,0 +1,253 @@
+// Plan, set, reduce and gather, as every member sees them (R20, R23), and the gossip about what is
+// missing that makes a lost message cost a moment.
+#include <algorithm>
+
+#include "agreed/combine.h"
+#include "collab/round.h"
+#include "crypto/hash.h"
+
+namespace loom::collab {
+namespace {
+
+constexpr std::string_view kReducedDomain = "loom reduced";
+
+}  // namespace
+
+const OwnedRun* RoundMachine::RunOf(const PeerId& owner) const {
+  const auto it = std::find_if(plan_->owners.begin(), plan_->owners.end(),
+                               [&](const OwnedRun& o) { return o.owner == owner; });
+  return it == plan_->owners.end() ? nullptr : &*it;
+}
+
+void RoundMachine::OnPlan(const PeerId& from, const Plan& plan, Time now, Effects& out) {
+  if (decided_ || LeaderOf(parent_.body.members, id().round, plan.term) != from) return;
+  if (plan.term < agreement_.promised()) {
+    if (from != env_.self) SendTo(from, NackMessage{id(), agreement_.promised()}, out);
+    return;
+  }
+  if (plan_ && std::pair(plan.term, plan.attempt) <= std::pair(plan_->term, plan_->attempt)) return;
+  std::uint64_t next = 0;  // the runs are in order and cover the grid once
+  for (const OwnedRun& o : plan.owners) {
+    if (o.run.first != next || !IsMember(parent_.body.members, o.owner)) return;
+    next += o.run.count;
+  }
+  if (next != env_.layout->num_tiles()) return;
+  if (plan.term > term_) {
+    term_ = plan.term;
+  }
+  term_since_ = now;
+  Progress(now);
+  plan_ = plan;
+  fix_.reset();
+  reduce_started_ = false;
+  my_reduced_.clear();
+  reported_.clear();
+  gather_ = Gather{};
+  gather_->term = plan.term;
+  gather_->attempt = plan.attempt;
+  gather_->bytes.resize(env_.layout->total());
+  gather_->have.assign(env_.layout->num_tiles(), false);
+  gather_->missing = env_.layout->num_tiles();
+  for (const auto& [worker, own] : own_) Scatter(own, out);
+  ReportArrivals(now, out);
+}
+
+void RoundMachine::OnFixSet(const PeerId& from, const FixSet& fix, Time now, Effects& out) {
+  if (decided_ || fix_ || !plan_ || LeaderOf(parent_.body.members, id().round, fix.term) != from ||
+      fix.term != plan_->term || fix.attempt != plan_->attempt || fix.term < agreement_.promised()) {
+    return;
+  }
+  WorkerIndex last = 0;
+  for (const Commitment& c : fix.set) {
+    if (&c != &fix.set.front() && c.worker <= last) return;  // canonical order
+    last = c.worker;
+    OnCommitment(c, now, out);
+    const auto held = commitments_.find(c.worker);
+    if (held == commitments_.end() || held->second.Id() != c.Id()) return;
+  }
+  fix_ = fix;
+  term_since_ = now;
+  Progress(now);
+  if (working_) out.push_back(CutWork{});  // this round no longer needs it
+  to_do_.clear();
+  out.push_back(Tell{{Event::Kind::kPhase, id().round, env_.self, "reduce"}});
+  if (fix.set.empty()) {
+    gather_->missing = 0;
+    gather_->bytes.clear();
+    gather_->whole = MakeBlob({});
+    gather_->next = NextState{parent_.body.root, {}};
+    ConsiderPropose(out);
+    AdvanceCheck(now, out);
+    return;
+  }
+  TryReduce(out);
+}
+
+void RoundMachine::TryReduce(Effects& out) {
+  if (!fix_ || reduce_started_ || fix_->set.empty()) return;
+  const OwnedRun* mine = RunOf(env_.self);
+  if (mine == nullptr || mine->run.count == 0) return;
+  std::vector<std::uint64_t> tokens;
+  std::vector<const PartStore*> stores;
+  for (const Commitment& c : fix_->set) {
+    const PartStore& store = parts_.at(c.Id());
+    if (!CompleteIn(store, mine->run)) return;
+    stores.push_back(&store);
+    tokens.push_back(c.tokens);
+  }
+  reduce_started_ = true;
+  const std::vector<float> weights = agreed::TokenWeights(tokens);
+  std::uint32_t first = mine->run.first;
+  while (first < mine->run.first + mine->run.count) {
+    std::uint32_t count = 0;
+    std::uint64_t bytes = 0;
+    while (first + count < mine->run.first + mine->run.count &&
+           (count == 0 || bytes + env_.layout->Size(first + count) <= kMaxBulkBytes)) {
+      bytes += env_.layout->Size(first + count);
+      ++count;
+    }
+    ReduceJob job{plan_->term, plan_->attempt, {first, count}, {}};
+    for (std::size_t k = 0; k < stores.size(); ++k) {
+      job.inputs.push_back({weights[k],
+                            {stores[k]->tiles.begin() + first, stores[k]->tiles.begin() + first + count}});
+    }
+    const std::uint64_t number = env_.ids->Take();
+    reduce_jobs_.emplace(number, RunJob{job.term, job.attempt, job.run});
+    out.push_back(Compute{number, std::move(job)});
+    first += count;
+  }
+}
+
+void RoundMachine::OnReducedRun(TileRun run, Result<Bytes> bytes, Time now, Effects& out) {
+  if (!bytes) {
+    out.push_back(Tell{{Event::Kind::kProblem, id().round, env_.self,
+                        fmt::format("the reduce failed: {}", bytes.error().message)}});
+    return;
+  }
+  Reduced reduced{id(), plan_->term, plan_->attempt, run, std::move(*bytes), {}};
+  reduced.signature = env_.signer->Sign(kReducedDomain, reduced.Text());
+  Broadcast(reduced, out);
+  PutReduced(run, reduced.tiles, now, out);
+  my_reduced_.push_back(std::move(reduced));
+}
+
+void RoundMachine::OnReduced(const PeerId& from, const Reduced& reduced, Time now, Effects& out) {
+  if (decided_ || !plan_ || reduced.term != plan_->term || reduced.attempt != plan_->attempt) return;
+  const OwnedRun* owned = RunOf(from);
+  const Member* member = FindMember(parent_.body.members, from);
+  if (owned == nullptr || member == nullptr || reduced.run.count == 0 ||
+      !owned->run.Contains(reduced.run.first) ||
+      reduced.run.count > owned->run.first + owned->run.count - reduced.run.first ||
+      reduced.tiles.size() != env_.layout->Offset(reduced.run.first + reduced.run.count) -
+                                  env_.layout->Offset(reduced.run.first) ||
+      !env_.signer->Verify(member->key, kReducedDomain, reduced.Text(), reduced.signature)) {
+    return;
+  }
+  PutReduced(reduced.run, reduced.tiles, now, out);
+}
+
+void RoundMachine::PutReduced(TileRun run, ByteView tiles, Time now, Effects& out) {
+  if (!gather_ || gather_->missing == 0) return;
+  const std::uint64_t begin = env_.layout->Offset(run.first);
+  for (std::uint32_t i = run.first; i < run.first + run.count; ++i) {
+    if (gather_->have[i]) continue;
+    const ByteView tile = tiles.subspan(env_.layout->Offset(i) - begin, env_.layout->Size(i));
+    std::copy(tile.begin(), tile.end(),
+              gather_->bytes.begin() + static_cast<std::ptrdiff_t>(env_.layout->Offset(i)));
+    gather_->have[i] = true;
+    --gather_->missing;
+  }
+  Progress(now);
+  if (gather_->missing > 0) return;
+  gather_->whole = MakeBlob(std::move(gather_->bytes));
+  gather_->bytes.clear();
+  const std::uint64_t job = env_.ids->Take();
+  next_jobs_.emplace(job, gather_->whole);
+  out.push_back(Compute{job, NextJob{gather_->whole}});
+  out.push_back(Tell{{Event::Kind::kPhase, id().round, env_.self, "vote"}});
+}
+
+void RoundMachine::SayMissing(Effects& out) {
+  Missing missing;
+  missing.id = id();
+  missing.term = plan_ ? plan_->term : term_;
+  missing.attempt = plan_ ? plan_->attempt : 0;
+  missing.fixed = fix_.has_value();
+  for (const WorkerEntry& w : parent_.body.workers) {
+    if (!w.issued.empty() && !commitments_.contains(w.worker) && !resigned_.contains(w.worker)) {
+      missing.commitments.push_back(w.worker);
+    }
+  }
+  if (plan_ != std::nullopt) {
+    if (const OwnedRun* mine = RunOf(env_.self)) {
+      for (const auto& [commitment, worker] : commitment_ids_) {
+        const PartStore& store = parts_.at(commitment);
+        if (store.bad.empty() && !CompleteIn(store, mine->run)) {
+          missing.parts.push_back({commitment, mine->run});
+        }
+      }
+    }
+    if (fix_ && gather_->missing > 0) {
+      for (const OwnedRun& o : plan_->owners) {
+        const bool all = std::all_of(gather_->have.begin() + o.run.first,
+                                     gather_->have.begin() + o.run.first + o.run.count,
+                                     [](bool have) { return have; });
+        if (!all && o.run.count > 0) missing.reduced.push_back(o.run);
+      }
+    }
+  }
+  for (const Member& m : parent_.body.members) {
+    const auto& votes = agreement_.votes();
+    if (std::none_of(votes.begin(), votes.end(), [&](const Vote& v) {
+          return v.peer == m.id && v.term >= missing.term;
+        })) {
+      missing.votes.push_back(m.id);
+    }
+  }
+  Broadcast(missing, out);
+}
+
+void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time now, Effects& out) {
+  if (!IsMember(parent_.body.members, from)) return;
+  for (const WorkerIndex worker : missing.commitments) {
+    if (const auto own = own_.find(worker); own != own_.end()) SendTo(from, own->second.commitment, out);
+  }
+  if (lead_ && plan_ && plan_->term == lead_->term &&
+      std::pair(missing.term, missing.attempt) < std::pair(plan_->term, plan_->attempt)) {
+    SendTo(from, *plan_, out);
+    if (fix_) SendTo(from, *fix_, out);
+  }
+  const bool same_attempt =
+      plan_ && missing.term == plan_->term && missing.attempt == plan_->attempt;
+  if (lead_ && same_attempt && !missing.fixed && fix_) SendTo(from, *fix_, out);
+  for (const Missing::Want& want : missing.parts) {
+    for (const auto& [worker, own] : own_) {
+      if (own.id == want.commitment && want.run.first + std::uint64_t{want.run.count} <= env_.layout->num_tiles()) {
+        SendParts(from, own, want.run, out);
+      }
+    }
+  }
+  if (same_attempt) {
+    for (const TileRun& run : missing.reduced) {
+      for (const Reduced& mine : my_reduced_) {
+        if (run.Contains(mine.run.first)) SendTo(from, mine, out);
+      }
+    }
+  }
+  const auto vote = agreement_.DurableVote();
+  if (vote && std::find(missing.votes.begin(), missing.votes.end(), env_.self) != missing.votes.end()) {
+    SendTo(from, VoteMessage{id(), *vote}, out);
+  }
+  if (const auto proposal = agreement_.OwnProposal();
+      proposal && std::find(missing.votes.begin(), missing.votes.end(), from) != missing.votes.end()) {
+    SendTo(from, ProposalMessage{id(), proposal->term, 0, *proposal->body}, out);
+  }
+  if (lead_ && agreement_.Preparing(term_)) SendTo(from, PrepareMessage{id(), term_}, out);
+  // Arrivals reported into the void are reported again.
+  if (plan_ && LeaderOf(parent_.body.members, id().round, plan_->term) == from && !fix_ && !missing.fixed) {
+    reported_.clear();
+    ReportArrivals(now, out);
+  }
+}
+
+}  // namespace loom::collab
