@@ -1,0 +1,280 @@
+// The inner trainer: same inputs same bits, a cut leaves a prefix, moments survive a restart, and
+// one worker alone is plain training. The loss of a split and the plan's sizes stand here too.
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <thread>
+
+#include "codec/codec.h"
+#include "tensor/runtime.h"
+#include "train/evaluate.h"
+#include "train/plan.h"
+#include "train/reference.h"
+
+namespace loom::train {
+namespace {
+
+RunSpec TinySpec() {
+  RunFile run = DefaultRun();
+  RunSpec spec = run.spec;
+  spec.model.vocab = 17;
+  spec.model.layers = 2;
+  spec.model.width = 16;
+  spec.model.heads = 2;
+  spec.model.kv_heads = 1;
+  spec.model.head_dim = 8;
+  spec.model.ffn = 24;
+  spec.model.context = 8;
+  spec.sync.batch = 3;
+  spec.sync.inner_steps = 5;
+  spec.sync.rounds = 4;
+  spec.optim.schedule.total_tokens = 0;
+  spec.optim.schedule.warmup_tokens = 0;
+  const Status resolved = ResolveSpec(spec);
+  EXPECT_TRUE(resolved.ok()) << resolved.error().ToString();
+  return spec;
+}
+
+/// A text with some order in it: x' = 3x + (a counter) mod 17.
+data::TokenStream TinyText(std::size_t size) {
+  std::vector<std::int32_t> tokens(size);
+  for (std::size_t i = 1; i < size; ++i) {
+    tokens[i] = (3 * tokens[i - 1] + static_cast<std::int32_t>(i % 5)) % 17;
+  }
+  return data::TokenStream::FromTokens(std::move(tokens));
+}
+
+template <class T>
+T Must(Result<T> result) {
+  EXPECT_TRUE(result.ok()) << result.error().ToString();
+  return std::move(result).value();
+}
+
+class Trainer : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(tensor::ConfigureRuntime({.threads = 1, .deterministic = true}).ok());
+    LocalConfig local;
+    local.device = "cpu";
+    engine_ = Must(StepEngine::Make(spec_, local, TinyText(2000)));
+    start_ = agreed::FlatBuffer(engine_->grid().flat_size());
+    theta_ = agreed::FlatBuffer(engine_->grid().flat_size());
+    model::InitWeights(spec_.model, engine_->grid(), 5, start_.span());
+  }
+
+  collab::WorkOrder Order(std::uint64_t first, std::uint64_t samples) const {
+    collab::WorkOrder order;
+    order.batch = spec_.sync.batch;
+    order.ranges = {{first, first + samples - 1}};
+    order.tokens_per_step = TokensPerStep(spec_);
+    return order;
+  }
+  std::vector<float> Theta() const { return {theta_.span().begin(), theta_.span().end()}; }
+
+  const std::atomic<bool> go_{false};
+  RunSpec spec_ = TinySpec();
+  std::shared_ptr<StepEngine> engine_;
+  agreed::FlatBuffer start_, theta_;
+};
+
+TEST_F(Trainer, SameOrderSameBits) {
+  std::vector<std::vector<float>> results;
+  for (int i = 0; i < 2; ++i) {
+    const auto worker = Must(TrainWorker::Make(engine_));
+    const auto done = Must(worker->Work(Order(10, 15), start_.span(), theta_.span(), go_));
+    EXPECT_EQ(done.steps, 5u);
+    EXPECT_EQ(done.samples, 15u);
+    EXPECT_EQ(done.tokens, 15u * spec_.model.context);
+    EXPECT_GT(done.loss_sum, 0);
+    EXPECT_GT(done.grad_norm, 0);
+    results.push_back(Theta());
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_NE(results[0], std::vector<float>(start_.span().begin(), start_.span().end()));
+}
+
+TEST_F(Trainer, LossFalls) {
+  const auto worker = Must(TrainWorker::Make(engine_));
+  const auto first = Must(worker->Work(Order(0, 3), start_.span(), theta_.span(), go_));
+  const std::vector<float> begin = Theta();
+  const auto later = Must(worker->Work(Order(3, 600), begin, theta_.span(), go_));
+  EXPECT_LT(later.loss_sum / static_cast<double>(later.tokens),
+            first.loss_sum / static_cast<double>(first.tokens) - 0.3);
+}
+
+TEST_F(Trainer, RangesAreUsedInOrderAndShortLastBatchCounts) {
+  const auto a = Must(TrainWorker::Make(engine_));
+  collab::WorkOrder split = Order(4, 2);
+  split.ranges = {{4, 5}, {6, 6}, {20, 24}};
+  const auto done = Must(a->Work(split, start_.span(), theta_.span(), go_));
+  EXPECT_EQ(done.samples, 8u);
+  EXPECT_EQ(done.steps, 3u);
+  const std::vector<float> whole = Theta();
+  // The same samples, batch by batch, in three calls.
+  const auto b = Must(TrainWorker::Make(engine_));
+  collab::WorkOrder part = Order(4, 3);
+  std::vector<float> begin(start_.span().begin(), start_.span().end());
+  for (const collab::Range range : {collab::Range{4, 6}, {20, 22}, {23, 24}}) {
+    part.ranges = {range};
+    Must(b->Work(part, begin, theta_.span(), go_));
+    part.tokens_before += part.tokens_per_step;
+    begin = Theta();
+  }
+  EXPECT_EQ(Theta(), whole) << "moments persist from call to call";
+}
+
+TEST_F(Trainer, CutLeavesAPrefix) {
+  std::atomic<bool> cut{false};
+  const auto worker = Must(TrainWorker::Make(engine_));
+  std::thread cutter([&] { cut.store(true); });
+  const auto done = Must(worker->Work(Order(0, 3000), start_.span(), theta_.span(), cut));
+  cutter.join();
+  EXPECT_EQ(done.samples, done.steps * spec_.sync.batch);
+  EXPECT_LT(done.samples, 3000u);
+  const std::vector<float> cut_weights = Theta();
+  if (done.samples > 0) {
+    const auto again = Must(TrainWorker::Make(engine_));
+    Must(again->Work(Order(0, done.samples), start_.span(), theta_.span(), go_));
+    EXPECT_EQ(Theta(), cut_weights);
+  } else {
+    EXPECT_EQ(cut_weights, std::vector<float>(start_.span().begin(), start_.span().end()));
+  }
+}
+
+TEST_F(Trainer, SavedStateContinuesWithTheSameBits) {
+  const auto a = Must(TrainWorker::Make(engine_));
+  Must(a->Work(Order(0, 9), start_.span(), theta_.span(), go_));
+  const std::vector<float> middle = Theta();
+  const Bytes state = a->SaveState();
+  Must(a->Work(Order(9, 9), middle, theta_.span(), go_));
+  const std::vector<float> expected = Theta();
+
+  const auto b = Must(TrainWorker::Make(engine_));
+  ASSERT_TRUE(b->RestoreState(state).ok());
+  Must(b->Work(Order(9, 9), middle, theta_.span(), go_));
+  EXPECT_EQ(Theta(), expected);
+  EXPECT_EQ(a->SaveState(), b->SaveState());
+
+  b->Reset();
+  Must(b->Work(Order(9, 9), middle, theta_.span(), go_));
+  EXPECT_NE(Theta(), expected) << "rule R22: zero moments after a reset";
+}
+
+TEST_F(Trainer, BadStateIsRefusedAndLeavesTheWorkerAlone) {
+  const auto worker = Must(TrainWorker::Make(engine_));
+  Must(worker->Work(Order(0, 9), start_.span(), theta_.span(), go_));
+  const Bytes good = worker->SaveState();
+  std::vector<Bytes> bad = {
+      {}, Bytes(good.begin(), good.begin() + 20), Bytes(good.begin(), good.end() - 1), good};
+  bad.back().push_back(std::byte{0});
+  for (const std::size_t at : {std::size_t{0}, std::size_t{4}, std::size_t{14}}) {
+    bad.push_back(good);
+    bad.back()[at] ^= std::byte{0xff};
+  }
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float negative = -1;
+  bad.push_back(good);
+  std::memcpy(bad.back().data() + 22, &nan, sizeof nan);
+  bad.push_back(good);
+  std::memcpy(bad.back().data() + bad.back().size() - 4, &negative, sizeof negative);
+  for (std::size_t i = 0; i < bad.size(); ++i) {
+    EXPECT_FALSE(worker->RestoreState(bad[i]).ok()) << i;
+    EXPECT_EQ(worker->SaveState(), good) << i;
+  }
+}
+
+TEST_F(Trainer, AbsurdRangesAreRefused) {
+  const auto worker = Must(TrainWorker::Make(engine_));
+  collab::WorkOrder order = Order(0, 3);
+  order.ranges = {{0, std::numeric_limits<std::uint64_t>::max()}};
+  EXPECT_FALSE(worker->Work(order, start_.span(), theta_.span(), go_).ok());
+  order.ranges = {{5, 4}};
+  EXPECT_FALSE(worker->Work(order, start_.span(), theta_.span(), go_).ok());
+}
+
+// Identity of methods.md 8: one worker whose weights are taken over as they are is plain training.
+TEST_F(Trainer, OneWorkerIsTheSynchronousReference) {
+  std::vector<float> weights(start_.span().begin(), start_.span().end());
+  const auto reference = Must(ReferenceTrainer::Make(engine_, weights));
+  const auto worker = Must(TrainWorker::Make(engine_));
+  std::vector<float> begin(start_.span().begin(), start_.span().end());
+  const std::uint64_t per_round = spec_.sync.inner_steps * spec_.sync.batch;
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    collab::WorkOrder order = Order(round * per_round, per_round);
+    order.tokens_before = round * per_round * spec_.model.context;
+    Must(worker->Work(order, begin, theta_.span(), go_));
+    begin = Theta();
+    const auto progress = Must(reference->Round(1, go_));
+    EXPECT_EQ(progress.tokens, (round + 1) * per_round * spec_.model.context);
+    ASSERT_EQ(weights, begin) << "round " << round;
+  }
+}
+
+TEST_F(Trainer, AccumulationChangesOnlyRounding) {
+  const auto whole = Must(TrainWorker::Make(engine_));
+  Must(whole->Work(Order(0, 6), start_.span(), theta_.span(), go_));
+  const std::vector<float> expected = Theta();
+  RunSpec spec = spec_;
+  spec.optim.accumulation = 3;
+  LocalConfig local;
+  local.device = "cpu";
+  const std::shared_ptr<StepEngine> engine = Must(StepEngine::Make(spec, local, TinyText(2000)));
+  const auto parts = Must(TrainWorker::Make(engine));
+  Must(parts->Work(Order(0, 6), start_.span(), theta_.span(), go_));
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(theta_.span()[i], expected[i], 2e-4) << i;
+  }
+}
+
+TEST_F(Trainer, LossOfASplitCountsEveryTargetOnce) {
+  const auto network = Must(model::Model::Create(
+      spec_.model, engine_->grid(), {.device = tensor::Device::kCpu}, start_.span(), {}));
+  for (const std::size_t size : {2u, 8u, 9u, 10u, 17u, 100u}) {
+    const data::TokenStream text = TinyText(size);
+    const model::LossSum sum = Must(EvaluateLoss(*network, text));
+    EXPECT_EQ(sum.tokens, size - 1);
+    double by_hand = 0;
+    for (std::size_t at = 0; at + 1 < size; at += spec_.model.context) {
+      const std::size_t targets = std::min<std::size_t>(spec_.model.context, size - 1 - at);
+      std::vector<std::int32_t> window(targets + 1);
+      text.Read(at, window);
+      by_hand += Must(network->Loss(window, 1, targets)).nll;
+    }
+    EXPECT_NEAR(sum.nll, by_hand, 1e-4 * by_hand) << size;
+  }
+  const auto too_short = EvaluateLoss(*network, TinyText(1));
+  ASSERT_FALSE(too_short.ok());
+  EXPECT_NE(too_short.error().message.find("there are 1"), std::string::npos);
+}
+
+TEST_F(Trainer, ASampleLongerThanTheCorpusIsNamed) {
+  const auto engine = StepEngine::Make(spec_, {}, TinyText(8));
+  ASSERT_FALSE(engine.ok());
+  EXPECT_NE(engine.error().message.find("8"), std::string::npos) << engine.error().ToString();
+}
+
+TEST_F(Trainer, PlanIsWhatIsAllocated) {
+  const RunPlan plan = Must(PlanRun(spec_, {}, {.peers = 4, .tokens_per_second = 100}));
+  const std::uint64_t flat = engine_->grid().flat_size() * sizeof(float);
+  EXPECT_EQ(plan.parameters, engine_->grid().num_elements());
+  EXPECT_EQ(plan.gradients, engine_->gradients().size_bytes());
+  EXPECT_EQ(plan.weights, start_.span().size_bytes() + theta_.span().size_bytes());
+  EXPECT_EQ(plan.inner, Must(TrainWorker::Make(engine_))->SaveState().size() - 22);
+  EXPECT_EQ(plan.outer, 2 * flat);
+  const auto codec = codec::MakeCodec(codec::CodecKind::kInt8);
+  std::uint64_t payload = 0;
+  for (const auto& tile : engine_->grid().tiles()) payload += codec->EncodedSize(tile.size);
+  EXPECT_EQ(plan.payload, payload);
+  EXPECT_EQ(plan.encoded, 2 * payload);
+  EXPECT_EQ(plan.bytes_up_per_round, payload * 6 / 4) << "2 (M-1)/M payloads";
+  EXPECT_EQ(plan.total, plan.weights + plan.gradients + plan.inner + plan.outer + plan.encoded +
+                            plan.activations);
+  EXPECT_EQ(plan.tokens_per_round, 4u * 5 * 3 * 8);
+  EXPECT_NEAR(plan.eta_s, 4 * 120 / 100.0, 1e-9);
+  EXPECT_EQ(Must(PlanRun(spec_, {}, {.peers = 1})).bytes_up_per_round, 0u);
+}
+
+}  // namespace
+}  // namespace loom::train
