@@ -1,0 +1,169 @@
+#include "node/disk.h"
+
+#include <algorithm>
+
+#include "crypto/hash.h"
+
+namespace loom::node {
+namespace {
+
+using collab::Body;
+using collab::Engine;
+using collab::Record;
+
+/// votes.log is cut back to the newest decision once it is this long.
+constexpr std::uint64_t kVotesLogBytes = 4U << 20;
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+}  // namespace
+
+DiskExecutor::DiskExecutor(store::PeerFolder& folder, const agreed::TileGrid& grid,
+                           const collab::TileLayout& layout)
+    : folder_(&folder), state_layout_(StateLayoutOf(grid)), layout_(&layout) {}
+
+void DiskExecutor::Know(const std::vector<Record>& records) {
+  for (const Record& record : records) round_ids_[record.body.round] = RoundIdOf(record.body);
+}
+
+Status DiskExecutor::Write(const collab::Persist& persist) {
+  if (const auto* vote = std::get_if<collab::AppendVote>(&persist.what)) {
+    return folder_->votes().AppendAndSync(vote->entry);
+  }
+  if (const auto* round = std::get_if<collab::WriteRound>(&persist.what)) return WriteRoundBytes(*round);
+  const Bytes& bytes = std::get<collab::AppendRecord>(persist.what).record;
+  LOOM_ASSIGN(const Record record, Record::Decode(bytes));
+  LOOM_RETURN_IF_ERROR(folder_->records().AppendAndSync(bytes));
+  const Hash id = RoundIdOf(record.body);
+  round_ids_[record.body.round] = id;
+  LOOM_RETURN_IF_ERROR(folder_->KeepOnlyRound(record.body.round, id));
+  return folder_->votes().file_bytes() > kVotesLogBytes ? DropOldVotes() : Status{};
+}
+
+// The words of older decisions count only by their sequence numbers, and the newest has the highest.
+Status DiskExecutor::DropOldVotes() {
+  LOOM_ASSIGN(std::vector<Bytes> entries, folder_->votes().ReadAll());
+  collab::VoterState voter;
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const collab::DecisionId before = voter.id;
+    LOOM_RETURN_IF_ERROR(voter.Apply(entries[i]));
+    if (voter.id != before) first = i;
+  }
+  entries.erase(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(first));
+  return folder_->votes().Rewrite(entries);
+}
+
+Status DiskExecutor::WriteRoundBytes(const collab::WriteRound& write) {
+  std::vector<ByteView> tiles;
+  tiles.reserve(layout_->num_tiles());
+  for (std::size_t i = 0; i < layout_->num_tiles(); ++i) tiles.push_back(layout_->View(*write.reduced, i));
+  LOOM_RETURN_IF_ERROR(folder_->WriteRound(write.round, tiles));
+  return {};
+}
+
+Result<std::vector<Hash>> DiskExecutor::Checkpoint(const collab::CheckpointJob& job, Engine& engine) {
+  const std::map<WorkerIndex, Bytes> inner = engine.SaveInner();
+  std::vector<store::NamedBytes> extras;
+  for (const auto& [worker, bytes] : inner) extras.push_back({InnerName(worker), bytes});
+  LOOM_RETURN_IF_ERROR(folder_->checkpoints().Save({job.round, job.record, job.root}, state_layout_,
+                                                   engine.weights(), engine.momentum(), extras));
+  // With one checkpoint the rounds before it stay, for peers that are a little behind.
+  if (folder_->checkpoints().List().size() > 1) LOOM_RETURN_IF_ERROR(folder_->PruneRounds());
+  LOOM_ASSIGN(const store::StateFile state, folder_->checkpoints().OpenState(job.round, state_layout_));
+  return state.leaves();
+}
+
+Blob DiskExecutor::Find(const collab::Serve& serve) const {
+  const auto read = [&]() -> Result<Bytes> {
+    switch (serve.from) {
+      case collab::Serve::From::kRound: {
+        const auto id = round_ids_.find(serve.round);
+        if (id == round_ids_.end()) break;
+        LOOM_ASSIGN(const store::RoundFile file, folder_->OpenRound(serve.round, id->second));
+        if (serve.tile >= file.num_tiles() || file.hashes()[serve.tile] != serve.id) break;
+        return file.ReadTile(serve.tile);
+      }
+      case collab::Serve::From::kCheckpoint: {
+        LOOM_ASSIGN(const store::StateFile file, folder_->checkpoints().OpenState(serve.round, state_layout_));
+        if (serve.tile >= file.num_tiles() || file.leaves()[serve.tile] != serve.id) break;
+        return file.ReadTile(serve.tile);
+      }
+      case collab::Serve::From::kObjects:
+        return folder_->objects().Get(serve.id, swarm::kMaxObjectBytes);
+    }
+    return MakeError(Code::kNotFound, "not here");
+  };
+  auto bytes = read();
+  return bytes ? MakeBlob(std::move(*bytes)) : nullptr;
+}
+
+collab::JobResult JobRunner::Run(const collab::Job& job, const std::atomic<bool>& cut) {
+  return std::visit(
+      Overloaded{
+          [&](const collab::WorkJob& j) -> collab::JobResult {
+            return collab::WorkResult{engine_->Work(j.order, cut), 0};
+          },
+          [&](const collab::CheckPartJob& j) -> collab::JobResult {
+            return engine_->CheckPart(j.run.first, *j.tiles, j.hashes);
+          },
+          [&](const collab::ReduceJob& j) -> collab::JobResult {
+            return engine_->Reduce(j.run.first, j.run.count, j.inputs);
+          },
+          [&](const collab::NextJob& j) -> collab::JobResult {
+            auto next = engine_->Next(*j.reduced);
+            if (next) {
+              checked_ = j.reduced;
+              checked_root_ = next->root;
+            }
+            return next;
+          },
+          [&](const collab::ApplyJob& j) -> collab::JobResult { return Apply(j); },
+          [&](const collab::PossessionJob& j) -> collab::JobResult {
+            return engine_->Possession(j.peer, j.salt);
+          },
+          [&](const collab::LoadStateJob& j) -> collab::JobResult { return LoadState(j); },
+          [&](const collab::CheckpointJob&) -> collab::JobResult {
+            return Result<std::vector<Hash>>(MakeError(Code::kInternal, "a checkpoint is the disk's job"));
+          },
+      },
+      job);
+}
+
+Status JobRunner::Apply(const collab::ApplyJob& job) {
+  if (job.reduced != nullptr) {
+    if (checked_ != job.reduced) {
+      LOOM_ASSIGN(const collab::NextState next, engine_->Next(*job.reduced));
+      checked_root_ = next.root;
+    }
+    checked_.reset();
+    if (checked_root_ != job.root) {
+      return MakeError(Code::kCorrupt,
+                       fmt::format("round {}: the step leads to root {}, its record says {}", job.round,
+                                   checked_root_.Hex(), job.root.Hex()),
+                       "run `loom doctor`: this machine computes other bits than the others");
+    }
+    LOOM_RETURN_IF_ERROR(engine_->Apply(*job.reduced));
+  }
+  for (const auto& [worker, used] : job.settle) engine_->Settle(worker, used);
+  return {};
+}
+
+Status JobRunner::LoadState(const collab::LoadStateJob& job) {
+  checked_.reset();
+  for (std::size_t i = 0; i < job.tiles.size(); ++i) {
+    LOOM_RETURN_IF_ERROR(engine_->LoadStateTile(i, *job.tiles[i]));
+  }
+  if (const Hash root = engine_->Root(); root != job.root) {
+    return MakeError(Code::kCorrupt, fmt::format("the fetched state of round {} has root {}, its record says {}",
+                                                 job.round, root.Hex(), job.root.Hex()));
+  }
+  return {};
+}
+
+}  // namespace loom::node

@@ -1,0 +1,176 @@
+// One running peer: it wires the protocol core (reactor thread) to sockets, to the compute thread
+// that owns the tensors and to the storage thread that writes the folder. All decisions are the
+// core's; here effects are carried out and completions are brought back.
+//
+//   reactor thread   Transport, Peer, Directory, control socket, timers; never blocks
+//   compute thread   Engine and trainer
+//   storage thread   PeerFolder (logs, round bytes, status, metrics)
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "collab/peer.h"
+#include "net/control_socket.h"
+#include "net/transport.h"
+#include "node/disk.h"
+#include "node/node_messages.h"
+#include "node/run_data.h"
+#include "node/worker_thread.h"
+#include "store/peer_folder.h"
+#include "swarm/directory.h"
+#include "swarm/invite.h"
+
+namespace loom::node {
+
+struct NodeOptions {
+  std::string dir;
+  train::LocalConfig local;
+  std::optional<swarm::Invite> invite;  ///< join: where the run is and what to show
+  std::string invite_token;
+  std::vector<std::string> listen;      ///< HOST:PORT; empty: this peer only dials out
+  bool quiet_reach = false;             ///< do not fail when nobody is reached (host, resume)
+  std::function<void(const json::Object&)> event;  ///< NDJSON events; reactor thread
+  std::function<void(const std::string&)> say;     ///< lines for people; reactor thread
+  std::function<void(const std::string&)> progress;
+};
+
+/// How a run of the node ended.
+struct NodeEnd {
+  collab::PeerState state = collab::PeerState::kStopped;
+  std::string reason;
+};
+
+class Node final : public net::TransportEvents {
+ public:
+  /// Opens (and locks) the folder, its key and, when it has one, its run.
+  static Result<std::unique_ptr<Node>> Open(NodeOptions options);
+  ~Node() override;
+
+  /// Makes a new run in this folder from run.toml. Requires: !has_run().
+  Status Host(const train::RunFile& file, const std::string& name);
+  bool has_run() const { return run_.has_value(); }
+  const Run& run() const { return *run_; }
+  PeerId id() const { return key_.id(); }
+  /// Binds the listening ports; before Run.
+  Result<std::vector<std::uint16_t>> Listen();
+  /// A signed invite with this node's addresses. Requires the owner key, and Listen.
+  Result<std::string> MakeInvite(std::int64_t seconds, std::uint32_t uses);
+
+  /// Runs until the peer stops or fails, or Interrupt was called.
+  Result<NodeEnd> Run();
+  /// Ctrl-C: thread-safe and usable from a signal watcher. Leaves when a quorum stays, else stops.
+  void Interrupt();
+
+  // net::TransportEvents, reactor thread
+  void OnPeerUp(const net::PeerInfo& peer) override;
+  void OnPeerDown(const PeerId& peer, net::DownReason reason, const std::string& detail) override;
+  void OnFrame(const PeerId& peer, net::Channel channel, net::Frame frame) override;
+  void OnPeerSilent(const PeerId& peer) override;
+  void OnPeerHeard(const PeerId& peer) override;
+  void OnDialFailed(const std::string& address, net::DialStep step, const Error& error) override;
+  void OnRefused(const std::string& remote, const std::string& text) override;
+  void OnSendSpace(const PeerId& peer, net::Channel channel) override;
+
+ private:
+  Node(NodeOptions options, store::PeerFolder folder, crypto::SigningKey key);
+
+  // node.cc: life
+  void BuildTransport(const RunId& run);
+  void Tick();
+  void DialDue();
+  void Stop(NodeEnd end);
+  void FinishCheckpoint();
+  void OnControl(const std::string& request, const net::ControlServer::Reply& reply);
+  Result<std::optional<Hash>> Admit(const collab::JoinAsk& ask, const collab::Chain& chain) const;
+  swarm::Address OwnAddress() const;
+  std::vector<std::string> OwnAddresses() const;
+
+  // node_bootstrap.cc: a joiner's way to the run's constant parts
+  void BeginBootstrap();
+  void OnNodeMessage(const PeerId& from, NodeMessage message);
+  void OnRunRecord(const RunRecord& record);
+  void FetchData();
+  void OnBootstrapObject(const PeerId& from, const collab::Message& message);
+  void CarryDataFetch(swarm::Fetcher::Effects effects);
+  void FinishDataFetch();
+  void StartPeer();
+  void PeerRestored(Result<collab::PeerRestore> restored);
+  void BootstrapTick();
+
+  // node_effects.cc: what the core wants done
+  void Carry(collab::Effects effects);
+  void CarryOne(collab::Send& send);
+  void CarryOne(collab::Persist& persist);
+  void CarryOne(collab::Compute& compute);
+  void CarryOne(collab::CutWork& cut);
+  void CarryOne(collab::Serve& serve);
+  void CarryOne(collab::Tell& tell);
+  void SendNode(const PeerId& to, const NodeMessage& message);
+  void SendCore(const PeerId& to, const collab::Message& message);
+
+  // node_report.cc: status, metrics, lines
+  void ReportRound(Round round);
+  json::Object StatusJson() const;
+  void WriteStatus();
+  void Event(json::Object object) const;
+  void Say(const std::string& line) const;
+
+  NodeOptions options_;
+  store::PeerFolder folder_;   ///< storage thread once Run began
+  crypto::SigningKey key_;
+  collab::KeySigner signer_;
+  std::optional<node::Run> run_;
+  std::optional<DataServer> data_;
+  std::optional<data::Dataset> dataset_;
+  std::unique_ptr<collab::TileLayout> layout_;
+
+  std::atomic<bool> interrupted_{false};
+  bool interrupt_seen_ = false;
+  net::Reactor reactor_;
+  std::unique_ptr<net::Transport> transport_;
+  std::unique_ptr<net::ControlServer> control_;
+  swarm::Directory directory_;
+  std::map<std::string, swarm::Address> dialling_;
+  std::map<PeerId, swarm::Address> known_address_;
+  std::vector<std::uint16_t> ports_;
+  std::unique_ptr<collab::Peer> peer_;
+  std::optional<NodeEnd> end_;
+  bool stopping_ = false;
+  bool finish_after_round_ = false;
+
+  // bootstrap
+  std::set<PeerId> up_;
+  std::unique_ptr<swarm::Fetcher> data_fetcher_;
+  std::map<Hash, store::PieceList> wanted_lists_;
+  std::map<Hash, Bytes> pieces_;
+  std::vector<DataFile> missing_data_;
+  bool starting_peer_ = false;
+  Time began_{};
+  std::vector<std::string> reach_failures_;
+  bool reached_ = false;
+
+  // compute thread
+  std::unique_ptr<collab::Engine> engine_;
+  std::map<std::uint64_t, std::shared_ptr<std::atomic<bool>>> running_work_;  ///< reactor thread
+  std::unique_ptr<DiskExecutor> disk_;
+  std::unique_ptr<WorkerThread> compute_;
+  std::unique_ptr<WorkerThread> storage_;
+
+  // reports
+  Time last_status_{};
+  Time round_started_{};
+  std::uint64_t tokens_reported_ = 0;
+  std::uint64_t bytes_up_reported_ = 0;
+  std::uint64_t bytes_down_reported_ = 0;
+  std::uint64_t base_written_ = 0;
+};
+
+}  // namespace loom::node

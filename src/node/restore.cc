@@ -1,0 +1,201 @@
+#include "node/restore.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "agreed/state.h"
+#include "collab/ledger.h"
+#include "crypto/hash.h"
+#include "wire/bytes_io.h"
+
+namespace loom::node {
+namespace {
+
+using collab::Body;
+using collab::Record;
+
+constexpr std::string_view kInnerPrefix = "worker-";
+
+std::optional<WorkerIndex> WorkerOfName(std::string_view name) {
+  if (!name.starts_with(kInnerPrefix)) return std::nullopt;
+  name.remove_prefix(kInnerPrefix.size());
+  WorkerIndex worker = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), worker);
+  if (error != std::errc{} || end != name.data() + name.size()) return std::nullopt;
+  return worker;
+}
+
+Result<std::vector<Record>> ReadRecords(store::PeerFolder& folder, const Record& genesis,
+                                        const collab::SyncConfig& config, std::size_t num_tiles) {
+  LOOM_ASSIGN(const std::vector<Bytes> entries, folder.records().ReadAll());
+  RunId run;
+  run.bytes = genesis.hash.bytes;
+  std::vector<Record> records;
+  const Record* parent = &genesis;
+  records.reserve(entries.size());
+  for (const Bytes& entry : entries) {
+    LOOM_ASSIGN(Record record, Record::Decode(entry));
+    if (record.body.parent != parent->hash) {
+      return MakeError(Code::kCorrupt, fmt::format("records.log: record {} does not follow record {}",
+                                                   record.body.round, parent->body.round));
+    }
+    LOOM_RETURN_IF_ERROR(
+        CheckNextBody(parent->body, parent->hash, run, config, num_tiles, record.body));
+    records.push_back(std::move(record));
+    parent = &records.back();
+  }
+  return records;
+}
+
+Result<Blob> ReadRound(const store::PeerFolder& folder, const collab::TileLayout& layout,
+                       const Body& body) {
+  LOOM_ASSIGN(const store::RoundFile file, folder.OpenRound(body.round, RoundIdOf(body)));
+  LOOM_ASSIGN(const std::vector<Bytes> tiles, file.ReadAll(layout.total()));
+  Bytes whole;
+  whole.reserve(layout.total());
+  for (const Bytes& tile : tiles) whole.insert(whole.end(), tile.begin(), tile.end());
+  if (whole.size() != layout.total()) {
+    return MakeError(Code::kCorrupt, fmt::format("the reduced bytes of round {} are {}, the grid needs {}",
+                                                 body.round, whole.size(), layout.total()));
+  }
+  return MakeBlob(std::move(whole));
+}
+
+Status StartFromFirstWeights(collab::Engine& engine, const Record& genesis, const FirstWeights& first) {
+  const std::span<float> w = engine.weights();
+  const std::span<float> b = engine.momentum();
+  std::fill(w.begin(), w.end(), 0.0F);
+  std::fill(b.begin(), b.end(), 0.0F);
+  LOOM_RETURN_IF_ERROR(first(w));
+  if (const Hash root = engine.Root(); root != genesis.body.root) {
+    return MakeError(Code::kCorrupt,
+                     fmt::format("the first weights have root {}, the genesis record says {}", root.Hex(),
+                                 genesis.body.root.Hex()),
+                     "this program makes other first weights than the one that began the run");
+  }
+  return {};
+}
+
+/// Loads the newest checkpoint whose record is in the chain; its round, 0 = none.
+Result<Round> LoadCheckpoint(store::PeerFolder& folder, const store::StateLayout& layout,
+                             const std::vector<Record>& records, collab::Engine& engine, Restored& out) {
+  Round newest = records.size();
+  while (newest > 0) {
+    const auto loaded =
+        folder.checkpoints().LoadLastGood(layout, engine.weights(), engine.momentum(), newest);
+    if (!loaded) {
+      if (loaded.error().code != Code::kNotFound) return loaded.error();
+      if (!folder.checkpoints().List().empty()) out.notes.push_back(loaded.error().message);
+      return Round{0};
+    }
+    out.notes.insert(out.notes.end(), loaded->skipped.begin(), loaded->skipped.end());
+    const Round round = loaded->info.round;
+    if (round == 0) return round;
+    const Record& record = records[round - 1];
+    if (loaded->info.record == record.hash && loaded->info.root == record.body.root) {
+      for (const store::ExtraFile& extra : loaded->extras) {
+        const auto worker = WorkerOfName(extra.name);
+        if (!worker) continue;
+        LOOM_ASSIGN(const Bytes bytes, folder.checkpoints().ReadExtra(round, extra.name, extra.size));
+        LOOM_RETURN_IF_ERROR(engine.RestoreInner(*worker, bytes));
+      }
+      return round;
+    }
+    out.notes.push_back(fmt::format("checkpoint {} belongs to record {}, the chain has {}", round,
+                                    loaded->info.record.Short(), record.hash.Short()));
+    newest = round - 1;
+  }
+  return Round{0};
+}
+
+Result<collab::VoterState> ReadVotes(store::PeerFolder& folder) {
+  LOOM_ASSIGN(const std::vector<Bytes> entries, folder.votes().ReadAll());
+  collab::VoterState voter;
+  for (const Bytes& entry : entries) LOOM_RETURN_IF_ERROR(voter.Apply(entry));
+  return voter;
+}
+
+}  // namespace
+
+std::string InnerName(WorkerIndex worker) { return fmt::format("{}{}", kInnerPrefix, worker); }
+
+Hash RoundIdOf(const Body& body) { return crypto::MerkleRoot(body.tiles); }
+
+store::StateLayout StateLayoutOf(const agreed::TileGrid& grid) {
+  store::StateLayout layout;
+  wire::Writer identity;
+  identity.Int(grid.tile_elements());
+  for (const agreed::TensorShape& tensor : grid.tensors()) {
+    layout.tensors.push_back(tensor.name);
+    identity.Text(tensor.name);
+    identity.Count(tensor.shape.size());
+    for (const std::uint64_t n : tensor.shape) identity.Int(n);
+  }
+  for (const agreed::Tile& tile : grid.tiles()) layout.tiles.push_back({tile.tensor, tile.offset, tile.size});
+  layout.flat_size = grid.flat_size();
+  layout.grid = crypto::Sha256(identity.bytes());
+  return layout;
+}
+
+Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine, const Record& genesis,
+                             const collab::SyncConfig& config, const FirstWeights& first_weights) {
+  Restored out;
+  out.notes = folder.notes();
+  const collab::TileLayout& tiles = engine.layout();
+  const store::StateLayout layout = StateLayoutOf(engine.grid());
+  LOOM_ASSIGN(out.peer.records, ReadRecords(folder, genesis, config, tiles.num_tiles()));
+  const std::vector<Record>& records = out.peer.records;
+  LOOM_ASSIGN(out.peer.voter, ReadVotes(folder));
+  out.peer.resumed = !records.empty() || folder.votes().size() > 0;
+
+  LOOM_ASSIGN(const Round checkpoint, LoadCheckpoint(folder, layout, records, engine, out));
+  if (checkpoint == 0) {
+    LOOM_RETURN_IF_ERROR(StartFromFirstWeights(engine, genesis, first_weights));
+  } else {
+    LOOM_ASSIGN(const store::StateFile state, folder.checkpoints().OpenState(checkpoint, layout));
+    out.peer.checkpoint = checkpoint;
+    out.peer.leaves = state.leaves();
+  }
+
+  out.state = checkpoint;
+  for (; out.state < records.size(); ++out.state) {
+    const Body& body = records[out.state].body;
+    if (body.contributions.empty()) continue;
+    auto bytes = ReadRound(folder, tiles, body);
+    if (!bytes) {
+      out.notes.push_back(fmt::format("round {} will be fetched: {}", body.round, bytes.error().message));
+      break;
+    }
+    LOOM_ASSIGN(const collab::NextState next, engine.Next(**bytes));
+    if (next.root != body.root) {
+      return MakeError(Code::kCorrupt,
+                       fmt::format("the state after round {} would have root {}, its record says {}", body.round,
+                                   next.root.Hex(), body.root.Hex()));
+    }
+    LOOM_RETURN_IF_ERROR(engine.Apply(**bytes));
+  }
+  out.peer.state = out.state;
+  out.peer.inner_exact = out.state == checkpoint;
+
+  for (Round r = out.state; r > 0; --r) {  // the unbroken run of rounds that can be served
+    const Body& body = records[r - 1].body;
+    if (!body.contributions.empty() && !folder.HasRound(r, RoundIdOf(body))) break;
+    out.peer.oldest = r;
+  }
+
+  const auto& vote = out.peer.voter.vote;
+  if (vote && out.peer.voter.id.round > out.state) {
+    LOOM_ASSIGN(const Body body, Body::Decode(*vote->body));
+    if (!body.contributions.empty()) {
+      auto bytes = ReadRound(folder, tiles, body);
+      if (bytes) {
+        out.peer.voted_bytes = std::move(*bytes);
+      } else {
+        out.notes.push_back(fmt::format("the bytes behind the last vote: {}", bytes.error().message));
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace loom::node

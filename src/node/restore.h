@@ -1,0 +1,42 @@
+// What a peer's folder says about it after any end, kill -9 and power cuts included (R3, R6b, R9):
+// the records, the last words of this key, and the state, rebuilt from the last good checkpoint and
+// the reduced bytes synced since. Knows nothing of libtorch; the simulator restores its peers by
+// this very function.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "collab/engine.h"
+#include "collab/peer.h"
+#include "store/peer_folder.h"
+
+namespace loom::node {
+
+struct Restored {
+  collab::PeerRestore peer;
+  Round state = 0;                 ///< the engine now holds the state after this record
+  std::vector<std::string> notes;  ///< what was damaged or missing and passed over, one line each
+};
+
+/// Fills the weights with the run's first ones; momentum is zero.
+using FirstWeights = std::function<Status(std::span<float> weights)>;
+
+/// Leaves the engine with the newest state that the folder can rebuild, checked root by root, and
+/// with the inner state of the own workers. Errors: a log damaged in the middle, records that do not
+/// follow from each other, first weights of another root than the genesis record's (kCorrupt).
+/// Thread: the storage thread, with nobody else using the engine.
+Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
+                             const collab::Record& genesis, const collab::SyncConfig& config,
+                             const FirstWeights& first_weights);
+
+/// The grid as the store needs it.
+store::StateLayout StateLayoutOf(const agreed::TileGrid& grid);
+
+/// The name of a worker's inner state among a checkpoint's extras.
+std::string InnerName(WorkerIndex worker);
+/// The id that the bytes of a round have in a folder.
+Hash RoundIdOf(const collab::Body& body);
+
+}  // namespace loom::node

@@ -1,0 +1,148 @@
+#include "node/run_data.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "agreed/flat_buffer.h"
+#include "agreed/state.h"
+#include "base/file.h"
+#include "collab/chain.h"
+#include "collab/ledger.h"
+#include "model/config.h"
+
+namespace loom::node {
+namespace {
+
+std::string DataPath(const std::string& dir) { return dir + "/" + std::string(kDataFolder); }
+
+Result<collab::ObjectRef> RefOf(const std::string& path) {
+  LOOM_ASSIGN(const MappedFile file, MappedFile::Open(path));
+  const store::PieceList list = store::PieceList::Of(file.bytes());
+  return collab::ObjectRef{list.Root(), file.bytes().size()};
+}
+
+}  // namespace
+
+Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const std::string& name,
+                    const crypto::SigningKey& owner, const crypto::PublicKey& founder,
+                    std::int64_t wall_seconds) {
+  const std::string folder = DataPath(dir);
+  LOOM_ASSIGN(const data::DataReport report, data::BuildDataset(file.spec.data, folder));
+  Run run;
+  run.spec = file.spec;
+  run.spec.model.vocab = report.vocab_size;
+  // Where the corpus lay is this machine's affair; the agreed settings must not carry its paths.
+  run.spec.data.paths = {"corpus"};
+  LOOM_RETURN_IF_ERROR(train::ResolveSpec(run.spec));
+  if (report.train_tokens < 2ULL * run.spec.model.context) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("the corpus has {} training tokens, one sample needs {}", report.train_tokens,
+                                 2ULL * run.spec.model.context),
+                     "use more text or a smaller context");
+  }
+  run.content.spec = ToBytes(AsBytes(train::CanonicalSpec(run.spec)));
+  crypto::RandomBytes(run.content.nonce.bytes);
+  run.content.owners = {owner.public_key()};
+  LOOM_ASSIGN(run.content.tokenizer, RefOf(folder + "/tokenizer.json"));
+  for (const auto& [files, refs] : {std::pair(&report.train_files, &run.content.train_shards),
+                                    std::pair(&report.val_files, &run.content.val_shards)}) {
+    for (const data::ShardFile& shard : *files) {
+      LOOM_ASSIGN(const collab::ObjectRef ref, RefOf(folder + "/" + shard.name));
+      refs->push_back(ref);
+    }
+  }
+  LOOM_ASSIGN(const std::string manifest, ReadFile(folder + "/dataset.json", 1U << 20));
+  run.content.dataset = ToBytes(AsBytes(manifest));
+  run.content.created = wall_seconds;
+  run.content.name = name.substr(0, 64);
+
+  LOOM_ASSIGN(const agreed::TileGrid grid,
+              agreed::TileGrid::Make(model::ParameterShapes(run.spec.model), run.spec.sync.tile_elements));
+  LOOM_ASSIGN(agreed::FlatBuffer weights, agreed::FlatBuffer::Allocate(grid.flat_size()));
+  LOOM_ASSIGN(const agreed::FlatBuffer momentum, agreed::FlatBuffer::Allocate(grid.flat_size()));
+  model::InitWeights(run.spec.model, grid, run.spec.sync.seed, weights.span());
+  const Hash root = agreed::StateRoot(grid, weights.span(), momentum.span());
+  const collab::Body body =
+      collab::GenesisBody(run.content.Encode(), founder, root, run.spec.sync);
+  LOOM_ASSIGN(run.genesis, collab::Record::FromBody(MakeBlob(body.Encode())));
+  run.genesis.owner = owner.Sign(collab::Chain::kGenesisDomain, run.genesis.hash.View());
+  run.id.bytes = run.genesis.hash.bytes;
+  return run;
+}
+
+Result<Run> ReadRun(ByteView genesis_record) {
+  Run run;
+  LOOM_ASSIGN(run.genesis, collab::Record::Decode(genesis_record));
+  const collab::KeySigner signer(crypto::SigningKey::Generate());  // only checks
+  LOOM_RETURN_IF_ERROR(collab::Chain::CheckGenesis(run.genesis, signer));
+  LOOM_ASSIGN(run.content, collab::Genesis::Decode(run.genesis.body.payload));
+  LOOM_ASSIGN(run.spec, train::ParseCanonicalSpec(AsText(run.content.spec)));
+  LOOM_RETURN_IF_ERROR(train::ResolveSpec(run.spec));
+  run.id.bytes = run.genesis.hash.bytes;
+  return run;
+}
+
+std::vector<DataFile> DataFilesOf(const collab::Genesis& genesis) {
+  std::vector<DataFile> files{{"tokenizer.json", genesis.tokenizer}};
+  for (std::size_t i = 0; i < genesis.train_shards.size(); ++i) {
+    files.push_back({fmt::format("train-{:05}.tokens", i), genesis.train_shards[i]});
+  }
+  for (std::size_t i = 0; i < genesis.val_shards.size(); ++i) {
+    files.push_back({fmt::format("val-{:05}.tokens", i), genesis.val_shards[i]});
+  }
+  return files;
+}
+
+Result<std::vector<DataFile>> MissingData(const Run& run, const std::string& dir) {
+  const std::string folder = DataPath(dir);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  std::vector<DataFile> missing;
+  for (const DataFile& file : DataFilesOf(run.content)) {
+    const std::string path = folder + "/" + file.name;
+    const auto size = std::filesystem::file_size(path, error);
+    if (error || size != file.ref.size) {
+      missing.push_back(file);
+      continue;
+    }
+    LOOM_ASSIGN(const collab::ObjectRef ref, RefOf(path));
+    if (ref.id != file.ref.id) missing.push_back(file);
+  }
+  if (missing.empty()) {
+    LOOM_RETURN_IF_ERROR(WriteFileAtomic(folder + "/dataset.json", run.content.dataset));
+  }
+  return missing;
+}
+
+Result<DataServer> DataServer::Open(const Run& run, const std::string& dir) {
+  DataServer server;
+  for (const DataFile& file : DataFilesOf(run.content)) {
+    const std::string path = DataPath(dir) + "/" + file.name;
+    LOOM_ASSIGN(const MappedFile mapped, MappedFile::Open(path));
+    store::PieceList list = store::PieceList::Of(mapped.bytes());
+    if (list.Root() != file.ref.id) {
+      return MakeError(Code::kCorrupt, fmt::format("{}: its hash is not the one the run names", path),
+                       "remove the file and start again: it is fetched from another peer");
+    }
+    for (std::size_t i = 0; i < list.pieces.size(); ++i) {
+      server.pieces_[list.pieces[i]] = {path, i * store::kPieceBytes, list.PieceSize(i)};
+    }
+    server.lists_.emplace(file.ref.id, std::move(list));
+  }
+  return server;
+}
+
+const store::PieceList* DataServer::ListOf(const Hash& object) const {
+  const auto it = lists_.find(object);
+  return it == lists_.end() ? nullptr : &it->second;
+}
+
+std::optional<Bytes> DataServer::Read(const Hash& piece) const {
+  const auto it = pieces_.find(piece);
+  if (it == pieces_.end()) return std::nullopt;
+  auto file = MappedFile::Open(it->second.path);
+  if (!file || file->bytes().size() < it->second.offset + it->second.size) return std::nullopt;
+  return ToBytes(file->bytes().subspan(it->second.offset, it->second.size));
+}
+
+}  // namespace loom::node

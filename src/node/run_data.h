@@ -1,0 +1,62 @@
+// A run's constant parts: the genesis record and what it pins (settings, tokenizer, token shards).
+// A host makes them from run.toml and a corpus; a joiner gets the record from any member and then
+// every file piece by piece, by hash.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "collab/record.h"
+#include "data/dataset.h"
+#include "store/object_store.h"
+#include "train/spec.h"
+
+namespace loom::node {
+
+inline constexpr std::string_view kDataFolder = "data";  ///< in the peer's folder
+
+struct Run {
+  RunId id;
+  collab::Record genesis;
+  collab::Genesis content;
+  train::RunSpec spec;
+};
+
+/// Builds the data under `dir`, draws the first weights, makes and signs the genesis record.
+Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const std::string& name,
+                    const crypto::SigningKey& owner, const crypto::PublicKey& founder,
+                    std::int64_t wall_seconds);
+
+/// Reads a genesis record that this peer stored or a member sent; checks signature and settings.
+Result<Run> ReadRun(ByteView genesis_record);
+
+/// One file of the run's data.
+struct DataFile {
+  std::string name;
+  collab::ObjectRef ref;
+};
+std::vector<DataFile> DataFilesOf(const collab::Genesis& genesis);
+/// Files that are not there whole. Writes the manifest when nothing is missing.
+Result<std::vector<DataFile>> MissingData(const Run& run, const std::string& dir);
+
+/// Serves the pieces of the run's data files by hash.
+class DataServer {
+ public:
+  /// Hashes the files once; a damaged one is an error that names it.
+  static Result<DataServer> Open(const Run& run, const std::string& dir);
+  const store::PieceList* ListOf(const Hash& object) const;
+  /// nullopt: not one of ours. Reads the file.
+  std::optional<Bytes> Read(const Hash& piece) const;
+
+ private:
+  struct Place {
+    std::string path;
+    std::uint64_t offset = 0;
+    std::size_t size = 0;
+  };
+  std::map<Hash, store::PieceList> lists_;
+  std::map<Hash, Place> pieces_;
+};
+
+}  // namespace loom::node
