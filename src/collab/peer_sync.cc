@@ -9,6 +9,7 @@ namespace loom::collab {
 
 void Peer::OnHello(const PeerId& from, const Hello& hello, Time now, Effects& out) {
   Remote& remote = remotes_[from];
+  if (!remote.greeted) SayHello(from, out);  // it may have missed the first one
   remote.hello = hello;
   remote.greeted = true;
   const std::uint64_t own_seq = machine_ ? machine_->seq() : voter_.seq;

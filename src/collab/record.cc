@@ -269,6 +269,7 @@ Bytes Genesis::Encode() const {
     out.Count(shards->size());
     for (const ObjectRef& ref : *shards) PutRef(out, ref);
   }
+  out.Var(dataset);
   out.Int(static_cast<std::uint64_t>(created));
   out.Text(name);
   return std::move(out).Take();
@@ -284,6 +285,7 @@ Result<Genesis> Genesis::Decode(ByteView bytes) {
   genesis.tokenizer = GetRef(in);
   genesis.train_shards = GetRefs(in);
   genesis.val_shards = GetRefs(in);
+  genesis.dataset = ToBytes(in.Var(1U << 20));
   genesis.created = static_cast<std::int64_t>(in.Int<std::uint64_t>());
   genesis.name = in.Text(64);
   LOOM_RETURN_IF_ERROR(in.Finish("genesis"));

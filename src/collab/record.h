@@ -134,6 +134,7 @@ struct Genesis {
   ObjectRef tokenizer;
   std::vector<ObjectRef> train_shards;
   std::vector<ObjectRef> val_shards;
+  Bytes dataset;             ///< manifest of the token shards, as `data` writes it
   std::int64_t created = 0;  ///< Unix seconds, for people
   std::string name;          ///< for people, at most 64 bytes
 
