@@ -30,6 +30,18 @@ CLI::Option* Add(CLI::App& app, const std::string& name, const std::string& valu
   return option;
 }
 
+/// CLI11 2.1 reads "-1" into an unsigned variable as 2^64-1.
+CLI::Validator WholeNumber() {
+  return CLI::Validator(
+      [](std::string& text) {
+        const bool digits =
+            !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+        return digits ? std::string()
+                      : fmt::format("'{}' is no whole number >= 0", text.substr(0, 40));
+      },
+      "");
+}
+
 void PrintError(std::string_view verb, const Error& error, bool json) {
   fmt::print(stderr, "loom {}: {}\n", verb, error.message);
   if (!error.hint.empty()) fmt::print(stderr, "  hint: {}\n", error.hint);
@@ -102,7 +114,7 @@ void Args::Option(const std::string& name, const std::string& value_name,
 }
 void Args::Option(const std::string& name, const std::string& value_name, std::uint64_t& out,
                   const std::string& help) {
-  Add(state_.app, name, value_name, out, help, true);
+  Add(state_.app, name, value_name, out, help, true)->check(WholeNumber());
 }
 void Args::Option(const std::string& name, const std::string& value_name, double& out,
                   const std::string& help) {

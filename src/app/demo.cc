@@ -18,6 +18,7 @@ namespace loom::app {
 namespace {
 
 constexpr std::uint64_t kDemoRounds = 30;
+constexpr std::uint64_t kMaxDemoRounds = 100000;
 constexpr std::uint64_t kPageTokens = 1200;
 constexpr std::size_t kPromptTokens = 48;
 
@@ -144,6 +145,10 @@ double DdpBf16BytesPerToken(std::uint64_t parameters, std::uint64_t peers,
 }
 
 Status RunDemo(const DemoOptions& options) {
+  if (options.rounds > kMaxDemoRounds) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("--rounds {} is more than {}", options.rounds, kMaxDemoRounds));
+  }
   Output out(options.json);
   train::RunFile run = DemoRun(options.corpus, options.rounds);
   LOOM_RETURN_IF_ERROR(train::ResolveSpec(run.spec));

@@ -1,0 +1,211 @@
+// The real program as a script sees it: help, exit codes, JSON on stdout, named mistakes, and the
+// way from a text to a trained, exported, evaluated model.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "base/file.h"
+#include "base/json.h"
+
+namespace loom::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Ran {
+  int code = -1;
+  std::string out;  ///< stdout
+  std::string err;
+};
+
+class Cli : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = fs::temp_directory_path() /
+           ("loom_cli_" +
+            std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()) +
+            std::to_string(getpid()));
+    fs::create_directories(dir_);
+  }
+  void TearDown() override {
+    if (!HasFailure()) fs::remove_all(dir_);
+  }
+  std::string Path(const std::string& name) const { return (dir_ / name).string(); }
+  void Write(const std::string& name, const std::string& text) const {
+    std::ofstream(Path(name), std::ios::binary) << text;
+  }
+  std::string Read(const std::string& name) const {
+    auto text = ReadFile(Path(name), 1 << 26);
+    EXPECT_TRUE(text.ok()) << text.error().ToString();
+    return text.ok() ? *text : "";
+  }
+  Ran Run(const std::string& arguments) const {
+    const std::string command =
+        std::string(LOOM_BINARY) + " " + arguments + " >" + Path("stdout") + " 2>" + Path("stderr");
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, Read("stdout"), Read("stderr")};
+  }
+  static json::Value Parsed(const std::string& text) {
+    auto value = json::Parse(text);
+    EXPECT_TRUE(value.ok()) << text;
+    return value.ok() ? *value : json::Value();
+  }
+  /// The last line of an NDJSON output.
+  static json::Value LastLine(std::string text) {
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    const std::size_t at = text.rfind('\n');
+    return Parsed(at == std::string::npos ? text : text.substr(at + 1));
+  }
+  static double Number(const json::Value& value, const char* key) {
+    double number = -1;
+    const json::Value* found = value.Find(key);
+    EXPECT_NE(found, nullptr) << key;
+    if (found != nullptr) {
+      EXPECT_TRUE(found->AsNumber(number)) << key;
+    }
+    return number;
+  }
+  static std::string Story() {
+    std::string text;
+    for (int i = 0; i < 600; ++i) {
+      text += "the " + std::string(i % 3 == 0 ? "cat" : "dog") + " sat on the " +
+              (i % 2 == 0 ? "mat" : "log") + ".\n";
+    }
+    return text;
+  }
+
+  fs::path dir_;
+};
+
+TEST_F(Cli, HelpAndUnknownVerbs) {
+  const Ran overview = Run("");
+  EXPECT_EQ(overview.code, 0);
+  for (const char* verb : {"demo", "init", "train", "generate", "eval", "export", "data check"}) {
+    EXPECT_NE(overview.out.find(verb), std::string::npos) << verb;
+    const Ran help = Run(std::string(verb) + " --help");
+    EXPECT_EQ(help.code, 0) << verb;
+    const std::size_t example = help.out.find("Example: loom " + std::string(verb));
+    EXPECT_NE(example, std::string::npos) << verb << "\n" << help.out;
+    EXPECT_EQ(help.out.find("Example:", example + 1), std::string::npos) << verb;
+  }
+  const Ran unknown = Run("trian");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_NE(unknown.err.find("did you mean loom train?"), std::string::npos) << unknown.err;
+  EXPECT_EQ(Run("data").code, 2);
+  EXPECT_EQ(Run("init --nonsense").code, 2);
+  EXPECT_EQ(Run("generate").code, 2);
+  EXPECT_EQ(Run("generate x --prompt y --tokens -1").code, 2);
+}
+
+TEST_F(Cli, MistakesHaveCodesAndNames) {
+  Write("empty.txt", "");
+  Write("binary.txt", std::string("\x00\xff\x01 abc", 7));
+  Write("short.txt", "tiny");
+  Write("story.txt", Story());
+  Write("bad.toml", "[model]\nlayer = 3\n");
+  EXPECT_EQ(Run("train " + Path("none.toml")).code, 4);
+  const Ran bad = Run("train " + Path("bad.toml") + " --json");
+  EXPECT_EQ(bad.code, 3);
+  EXPECT_NE(bad.err.find("bad.toml:2"), std::string::npos) << bad.err;
+  EXPECT_NE(bad.err.find("did you mean layers?"), std::string::npos) << bad.err;
+  const json::Value error = Parsed(bad.out);
+  ASSERT_NE(error.Find("error"), nullptr);
+  EXPECT_EQ(*error.Find("error")->Find("code")->AsString(), "invalid");
+  EXPECT_EQ(Run("eval " + Path("nowhere") + " --text " + Path("story.txt")).code, 4);
+  EXPECT_EQ(Run("init --data " + Path("none.txt") + " --out " + Path("x.toml")).code, 4);
+  EXPECT_EQ(Run("init --preset nan --data " + Path("story.txt") + " --out " + Path("x.toml")).code,
+            4);
+  for (const char* text : {"empty.txt", "binary.txt", "short.txt"}) {
+    const Ran demo =
+        Run("demo --corpus " + Path(text) + " --out " + Path("d") + " --rounds 1 --one-process");
+    EXPECT_NE(demo.code, 0) << text;
+    EXPECT_EQ(demo.err.find("check failed"), std::string::npos) << demo.err;
+    EXPECT_NE(demo.err.find("loom demo: "), std::string::npos) << demo.err;
+  }
+}
+
+TEST_F(Cli, FromTextToModel) {
+  Write("story.txt", Story());
+  const Ran init = Run("init --preset loom-0.2m --data " + Path("story.txt") +
+                       " --rounds 2 --out " + Path("run.toml"));
+  ASSERT_EQ(init.code, 0) << init.err;
+  EXPECT_EQ(Run("init --data " + Path("story.txt") + " --out " + Path("run.toml")).code, 11)
+      << "never overwrites";
+
+  const Ran plan = Run("train " + Path("run.toml") + " --dry-run --json");
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  const json::Value numbers = Parsed(plan.out);
+  double total = 0;
+  for (const char* key : {"weights", "gradients", "inner", "outer", "encoded", "activations"}) {
+    total += Number(numbers, key);
+  }
+  EXPECT_EQ(Number(numbers, "total"), total);
+  EXPECT_EQ(Number(numbers, "bytes_up_per_round"), 0);
+  EXPECT_EQ(Number(numbers, "bytes_down_per_round"), 0);
+  EXPECT_GT(Number(numbers, "eta_s"), 0);
+
+  const Ran check = Run("data check " + Path("run.toml") + " --json");
+  ASSERT_EQ(check.code, 0) << check.err;
+  EXPECT_GT(Number(Parsed(check.out), "train_tokens"), 1000);
+
+  const Ran train =
+      Run("train " + Path("run.toml") + " --one-process --dir " + Path("d") + " --json");
+  ASSERT_EQ(train.code, 0) << train.err;
+  const json::Value done = LastLine(train.out);
+  EXPECT_EQ(Number(done, "rounds"), 2);
+  EXPECT_LT(Number(done, "val_loss"), 2.9);
+  const std::string model = Path("d/model");
+
+  const Ran text = Run("generate " + model + " --prompt \"the cat\" --tokens 9 --greedy --json");
+  ASSERT_EQ(text.code, 0) << text.err;
+  const json::Value generated = Parsed(text.out);
+  EXPECT_EQ(generated.Find("prompt_ids")->AsArray()->size(), 7u);
+  EXPECT_EQ(generated.Find("ids")->AsArray()->size(), 9u);
+  EXPECT_EQ(generated.Find("text")->AsString()->size(), 9u);
+  EXPECT_EQ(Run("generate " + model + " --prompt \"the cat\" --tokens 9 --greedy --json").out,
+            text.out);
+  EXPECT_EQ(Run("generate " + model + " --prompt \"QQ\" --tokens 1").code, 3)
+      << "not in the vocabulary";
+
+  const Ran eval = Run("eval " + model + " --text " + Path("story.txt") + " --json");
+  ASSERT_EQ(eval.code, 0) << eval.err;
+  EXPECT_EQ(Number(Parsed(eval.out), "tokens"), static_cast<double>(Story().size() - 1));
+
+  Write("ids.json", "[1, 2, 3]");
+  ASSERT_EQ(
+      Run("eval " + model + " --ids " + Path("ids.json") + " --logits " + Path("l.safetensors"))
+          .code,
+      0);
+  EXPECT_GT(fs::file_size(Path("l.safetensors")), 3u * 4);
+  Write("ids.json", "[1, -2]");
+  EXPECT_EQ(
+      Run("eval " + model + " --ids " + Path("ids.json") + " --logits " + Path("l.safetensors"))
+          .code,
+      3);
+
+  ASSERT_EQ(Run("export " + model + " --out " + Path("again")).code, 0);
+  EXPECT_EQ(Read("again/model.safetensors"), Read("d/model/model.safetensors"));
+}
+
+TEST_F(Cli, DemoInOneProcess) {
+  Write("story.txt", Story());
+  const Ran demo = Run("demo --corpus " + Path("story.txt") + " --out " + Path("d") +
+                       " --rounds 1 --one-process --json");
+  ASSERT_EQ(demo.code, 0) << demo.err;
+  const json::Value summary = Parsed(Read("d/summary.json"));
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : *summary.AsObject()) keys.push_back(key);
+  EXPECT_EQ(keys, (std::vector<std::string>{"peers", "killed", "rounds", "tokens", "val_loss",
+                                            "val_loss_one_process", "unigram_entropy",
+                                            "bytes_per_token", "bytes_per_token_ddp_bf16",
+                                            "roots_equal", "export_dir", "seconds"}));
+  EXPECT_EQ(Number(summary, "tokens"), 4 * 30 * 4 * 64);
+  EXPECT_TRUE(fs::exists(Path("d/model/tokenizer.json")));
+}
+
+}  // namespace
+}  // namespace loom::app
