@@ -103,7 +103,7 @@ Result<std::vector<std::uint64_t>> SamplesOf(std::span<const collab::Range> rang
                                              std::uint64_t limit) {
   std::vector<std::uint64_t> samples;
   for (const collab::Range& range : ranges) {
-    if (range.last < range.first || range.size() > limit - samples.size()) {
+    if (range.last < range.first || range.last - range.first >= limit - samples.size()) {
       return MakeError(Code::kLimit,
                        fmt::format("work on samples {}..{} after {} others: the limit is {}",
                                    range.first, range.last, samples.size(), limit));
