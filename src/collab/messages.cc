@@ -1,5 +1,6 @@
 #include "collab/messages.h"
 
+#include <algorithm>
 #include <array>
 
 #include "crypto/hash.h"

@@ -1,6 +1,7 @@
 // The adapter of Boost.Asio: its event loop, descriptors and resolver behind Reactor.
 #include "net/reactor.h"
 
+#include <algorithm>
 #include <utility>  // before Asio: its coroutine header of 1.74 needs std::exchange
 
 #include <boost/asio/executor_work_guard.hpp>
