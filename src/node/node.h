@@ -36,7 +36,7 @@ struct NodeOptions {
   std::optional<swarm::Invite> invite;  ///< join: where the run is and what to show
   std::string invite_token;
   std::vector<std::string> listen;      ///< HOST:PORT; empty: this peer only dials out
-  bool quiet_reach = false;             ///< do not fail when nobody is reached (host, resume)
+  std::string isa = "auto";             ///< kernel path of agreed arithmetic and codecs
   std::function<void(const json::Object&)> event;  ///< NDJSON events; reactor thread
   std::function<void(const std::string&)> say;     ///< lines for people; reactor thread
   std::function<void(const std::string&)> progress;
@@ -57,15 +57,15 @@ class Node final : public net::TransportEvents {
   /// Makes a new run in this folder from run.toml. Requires: !has_run().
   Status Host(const train::RunFile& file, const std::string& name);
   bool has_run() const { return run_.has_value(); }
-  const Run& run() const { return *run_; }
+  const node::Run& run() const { return *run_; }
   PeerId id() const { return key_.id(); }
-  /// Binds the listening ports; before Run.
+  /// Binds the listening ports; before Live.
   Result<std::vector<std::uint16_t>> Listen();
   /// A signed invite with this node's addresses. Requires the owner key, and Listen.
   Result<std::string> MakeInvite(std::int64_t seconds, std::uint32_t uses);
 
   /// Runs until the peer stops or fails, or Interrupt was called.
-  Result<NodeEnd> Run();
+  Result<NodeEnd> Live();
   /// Ctrl-C: thread-safe and usable from a signal watcher. Leaves when a quorum stays, else stops.
   void Interrupt();
 
@@ -87,10 +87,8 @@ class Node final : public net::TransportEvents {
   void Tick();
   void DialDue();
   void Stop(NodeEnd end);
-  void FinishCheckpoint();
   void OnControl(const std::string& request, const net::ControlServer::Reply& reply);
   Result<std::optional<Hash>> Admit(const collab::JoinAsk& ask, const collab::Chain& chain) const;
-  swarm::Address OwnAddress() const;
   std::vector<std::string> OwnAddresses() const;
 
   // node_bootstrap.cc: a joiner's way to the run's constant parts
@@ -124,7 +122,7 @@ class Node final : public net::TransportEvents {
   void Say(const std::string& line) const;
 
   NodeOptions options_;
-  store::PeerFolder folder_;   ///< storage thread once Run began
+  store::PeerFolder folder_;   ///< storage thread once Live began
   crypto::SigningKey key_;
   collab::KeySigner signer_;
   std::optional<node::Run> run_;
@@ -160,17 +158,18 @@ class Node final : public net::TransportEvents {
   // compute thread
   std::unique_ptr<collab::Engine> engine_;
   std::map<std::uint64_t, std::shared_ptr<std::atomic<bool>>> running_work_;  ///< reactor thread
+  std::unique_ptr<JobRunner> runner_;
   std::unique_ptr<DiskExecutor> disk_;
   std::unique_ptr<WorkerThread> compute_;
   std::unique_ptr<WorkerThread> storage_;
 
   // reports
   Time last_status_{};
+  Bytes saved_addresses_;  ///< storage thread
   Time round_started_{};
   std::uint64_t tokens_reported_ = 0;
   std::uint64_t bytes_up_reported_ = 0;
   std::uint64_t bytes_down_reported_ = 0;
-  std::uint64_t base_written_ = 0;
 };
 
 }  // namespace loom::node

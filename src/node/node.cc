@@ -1,0 +1,434 @@
+// The life of a node: opening, listening, dialling, the tick, control requests, the end.
+#include "node/node.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "node/owner_key.h"
+
+namespace loom::node {
+namespace {
+
+constexpr std::size_t kComputeQueue = 65536;
+constexpr std::size_t kStorageQueue = 65536;
+
+Result<crypto::SigningKey> PeerKey(const std::string& dir) {
+  const std::string path = dir + "/keys/peer";
+  auto key = crypto::SigningKey::Load(path);
+  if (key || key.error().code != Code::kNotFound) return key;
+  const crypto::SigningKey made = crypto::SigningKey::Generate();
+  LOOM_RETURN_IF_ERROR(made.Save(path));
+  return made;
+}
+
+store::FileSystem& Disk() {
+  static store::PosixFileSystem disk;
+  return disk;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
+  LOOM_ASSIGN(store::PeerFolder folder,
+              store::PeerFolder::Open(Disk(), options.dir,
+                                      {.pid = ::getpid(), .keep_checkpoints = options.local.keep_checkpoints}));
+  LOOM_RETURN_IF_ERROR(Disk().MakeDirs(options.dir + "/keys", store::Access::kPrivate));
+  LOOM_ASSIGN(crypto::SigningKey key, PeerKey(options.dir));
+  std::unique_ptr<Node> node(new Node(std::move(options), std::move(folder), std::move(key)));
+  for (const std::string& note : node->folder_.notes()) Log(LogLevel::kWarn, "folder", "{}", note);
+  if (node->folder_.has_run()) {
+    LOOM_ASSIGN(node->run_, ReadRun(node->folder_.genesis()));
+    if (node->options_.invite && node->options_.invite->run != node->run_->id) {
+      return MakeError(Code::kConflict,
+                       fmt::format("{} belongs to run {}, the invite is for run {}", node->options_.dir,
+                                   node->run_->id.Short(), node->options_.invite->run.Short()),
+                       "give another --dir");
+    }
+  }
+  return node;
+}
+
+Node::Node(NodeOptions options, store::PeerFolder folder, crypto::SigningKey key)
+    : options_(std::move(options)),
+      folder_(std::move(folder)),
+      key_(std::move(key)),
+      signer_(key_),
+      directory_(key_.id(), 1) {}
+
+Node::~Node() {
+  if (compute_) compute_->Finish();
+  if (storage_) storage_->Finish();
+}
+
+Status Node::Host(const train::RunFile& file, const std::string& name) {
+  bool made = false;
+  const std::string owner_path = OwnerKeyPath();
+  LOOM_ASSIGN(const crypto::SigningKey owner, LoadOrMakeKey(owner_path, &made));
+  if (made) Say(fmt::format("Made your owner key at {}. Keep a copy: it signs runs and invites.", owner_path));
+  LOOM_ASSIGN(run_, MakeRun(file, options_.dir, name, owner, key_.public_key(), reactor_.WallSeconds()));
+  return folder_.SetGenesis(run_->genesis.Encode());
+}
+
+void Node::BuildTransport(const RunId& run) {
+  net::TransportOptions transport;
+  transport.run = run;
+  transport.generation = 1;
+  transport.version = "loom 0.1";
+  if (!options_.local.announce.empty()) transport.announce = {options_.local.announce};
+  transport.total = {options_.local.max_up, options_.local.max_down};
+  transport.control_caps = {64U << 20, {}};
+  transport.bulk_caps = {8U << 20, {}};
+  transport.control_queue = 256U << 20;
+  transport_ = std::make_unique<net::Transport>(reactor_, key_, std::move(transport), *this);
+}
+
+Result<std::vector<std::uint16_t>> Node::Listen() {
+  if (!transport_) BuildTransport(run_ ? run_->id : options_.invite->run);
+  if (options_.listen.empty()) return std::vector<std::uint16_t>{};
+  LOOM_ASSIGN(ports_, transport_->Listen(options_.listen));
+  return ports_;
+}
+
+std::vector<std::string> Node::OwnAddresses() const {
+  std::vector<std::string> out;
+  if (!options_.local.announce.empty()) out.push_back(options_.local.announce);
+  for (std::size_t i = 0; i < options_.listen.size() && i < ports_.size(); ++i) {
+    auto address = swarm::ParseAddress(options_.listen[i], true);
+    if (!address) {  // "*:PORT": every interface; this machine's name is the best guess
+      char name[256] = {};
+      if (::gethostname(name, sizeof name - 1) != 0) continue;
+      address = swarm::Address{name, 0};
+    }
+    address->port = ports_[i];
+    if (std::find(out.begin(), out.end(), address->ToString()) == out.end()) out.push_back(address->ToString());
+  }
+  return out;
+}
+
+Result<std::string> Node::MakeInvite(std::int64_t seconds, std::uint32_t uses) {
+  LOOM_ASSIGN(const crypto::SigningKey owner, crypto::SigningKey::Load(OwnerKeyPath()));
+  const bool owns = std::find(run_->content.owners.begin(), run_->content.owners.end(), owner.public_key()) !=
+                    run_->content.owners.end();
+  if (!owns) {
+    return MakeError(Code::kRefused, fmt::format("the key in {} does not own this run", OwnerKeyPath()),
+                     "make the invite where the run was made, or set LOOM_OWNER_KEY");
+  }
+  swarm::Invite invite;
+  invite.run = run_->id;
+  for (const std::string& text : OwnAddresses()) {
+    LOOM_ASSIGN(const swarm::Address address, swarm::ParseAddress(text));
+    invite.addresses.push_back({address, key_.id()});
+  }
+  if (peer_) {
+    for (const collab::Member& m : peer_->chain().head().body.members) {
+      const auto known = known_address_.find(m.id);
+      if (known == known_address_.end() || invite.addresses.size() >= swarm::kMaxInviteAddresses) continue;
+      invite.addresses.push_back({known->second, m.id});
+    }
+  }
+  if (invite.addresses.empty()) {
+    return MakeError(Code::kInvalid, "this peer listens nowhere, so an invite would lead nowhere",
+                     "give --listen or --announce");
+  }
+  crypto::RandomBytes(invite.nonce);
+  invite.expires = reactor_.WallSeconds() + seconds;
+  invite.max_uses = uses;
+  LOOM_ASSIGN(const swarm::Invite made, swarm::SignInvite(std::move(invite), owner));
+  return swarm::EncodeInvite(made);
+}
+
+// R15: any member admits on an owner's word, as often as the invite says, counted in records.
+Result<std::optional<Hash>> Node::Admit(const collab::JoinAsk& ask, const collab::Chain& chain) const {
+  if (ask.invite.empty()) {
+    return MakeError(Code::kRefused, "this run needs an invite", "ask a member for a loom1... invite");
+  }
+  LOOM_ASSIGN(const swarm::Invite invite, swarm::ParseInvite(ask.invite));
+  if (invite.run != run_->id) return MakeError(Code::kRefused, "the invite is for another run");
+  LOOM_RETURN_IF_ERROR(swarm::CheckInviteTime(invite, reactor_.WallSeconds()));
+  LOOM_RETURN_IF_ERROR(swarm::CheckInviteAuthority(invite, run_->content.owners));
+  Hash id;
+  std::copy(invite.nonce.begin(), invite.nonce.end(), id.bytes.begin());
+  if (chain.InviteUses(id) >= invite.max_uses) {
+    return MakeError(Code::kRefused,
+                     fmt::format("the invite is used up: {} of {} uses", chain.InviteUses(id), invite.max_uses),
+                     "ask for a new one: loom invite --dir DIR");
+  }
+  return std::optional<Hash>(id);
+}
+
+Result<NodeEnd> Node::Live() {
+  began_ = reactor_.Now();
+  if (!transport_) LOOM_RETURN_IF_ERROR(Listen());
+  compute_ = std::make_unique<WorkerThread>(kComputeQueue);
+  storage_ = std::make_unique<WorkerThread>(kStorageQueue);
+  auto control = net::ControlServer::Listen(
+      reactor_, folder_.control_socket_path(),
+      [this](const std::string& request, const net::ControlServer::Reply& reply) { OnControl(request, reply); });
+  if (control) {
+    control_ = std::move(*control);
+  } else {
+    Log(LogLevel::kWarn, "control", "{}", control.error().ToString());
+  }
+  if (options_.invite) {
+    for (const swarm::InviteAddress& a : options_.invite->addresses) {
+      directory_.Learn(a.peer, a.address, swarm::AddressSource::kInvite);
+    }
+  }
+  if (auto saved = folder_.ReadKey("addresses")) {
+    if (auto told = DecodeNodeMessage(kFirstNodeType + 4, *saved)) {
+      for (const auto& e : std::get<Addresses>(*told).entries) {
+        directory_.Learn(e.peer, e.address, swarm::AddressSource::kInvite);
+      }
+    }
+  }
+  reactor_.Post([this] { BeginBootstrap(); });
+  reactor_.SetTimer(reactor_.Now(), [this] { Tick(); });
+  reactor_.Run();
+  control_.reset();
+  transport_.reset();
+  compute_->Finish();
+  storage_->Finish();
+  return end_.value_or(NodeEnd{collab::PeerState::kFailed, "ended without a reason"});
+}
+
+void Node::Interrupt() { interrupted_.store(true); }
+
+void Node::Tick() {
+  const Time now = reactor_.Now();
+  if (end_) return;
+  if (interrupted_.load() && !interrupt_seen_) {
+    interrupt_seen_ = true;
+    // Leaving must not strand the others: fewer than a quorum would stay, so only stop (design §9).
+    if (peer_ && peer_->chain().head().body.members.size() > 2 && peer_->View(now).waits_for.empty()) {
+      Say("Stopping: leaving the run first.");
+      collab::Effects effects;
+      peer_->Leave(now, effects);
+      Carry(std::move(effects));
+    } else {
+      Stop({collab::PeerState::kStopped, "stopped by its user; the folder resumes with: loom join --dir " + options_.dir});
+    }
+  }
+  DialDue();
+  if (peer_) {
+    collab::Effects effects;
+    peer_->OnTick(now, effects);
+    Carry(std::move(effects));
+    if (peer_->state() == collab::PeerState::kStopped || peer_->state() == collab::PeerState::kFailed) {
+      Stop({peer_->state(), peer_->View(now).reason});
+    }
+  } else {
+    BootstrapTick();
+  }
+  if (now - last_status_ > 500ms) WriteStatus();
+  if (!end_) reactor_.SetTimer(now + 100ms, [this] { Tick(); });
+}
+
+void Node::DialDue() {
+  for (const auto& candidate : directory_.Due(reactor_.Now(), 4)) {
+    const std::string text = candidate.address.ToString();
+    dialling_[text] = candidate.address;
+    std::optional<PeerId> expected;
+    if (!candidate.peer.IsZero()) expected = candidate.peer;
+    transport_->Dial(text, expected);
+  }
+}
+
+// The last checkpoint is written before the folder is given back, so that the state on disk is the
+// state that was agreed, whatever the next start looks like.
+void Node::Stop(NodeEnd end) {
+  if (stopping_) return;
+  stopping_ = true;
+  for (auto& [job, cut] : running_work_) cut->store(true);
+  const auto finish = [this, end] {
+    end_ = end;
+    WriteStatus();
+    Event({{"event", json::Value("done")},
+           {"state", json::Value(std::string(collab::PeerStateName(end.state)))},
+           {"reason", json::Value(end.reason)}});
+    for (const PeerId& p : transport_->Peers()) transport_->Disconnect(p, "this peer stops");
+    reactor_.SetTimer(reactor_.Now() + 50ms, [this] { reactor_.Stop(); });
+  };
+  if (!peer_ || !engine_ || end.state == collab::PeerState::kFailed) {
+    finish();
+    return;
+  }
+  const collab::Record& record = peer_->applied();
+  const collab::CheckpointJob job{record.body.round, record.hash, record.body.root};
+  const bool posted = compute_->Post([this, job, finish] {
+    // A step already taken beyond `record` shows in the root, and then there is nothing to save.
+    if (engine_->Root() == job.root) {
+      if (const auto saved = disk_->Checkpoint(job, *engine_); !saved) {
+        Log(LogLevel::kError, "checkpoint", "{}", saved.error().ToString());
+      }
+    }
+    reactor_.Post(finish);
+  });
+  if (!posted) finish();
+}
+
+void Node::OnControl(const std::string& request, const net::ControlServer::Reply& reply) {
+  const auto answer = [&](json::Object object) { reply(json::Dump(json::Value(std::move(object)))); };
+  const auto fail = [&](const Error& error) {
+    answer({{"ok", json::Value(false)},
+            {"code", json::Value(std::string(CodeName(error.code)))},
+            {"error", json::Value(error.ToString())}});
+  };
+  auto parsed = json::Parse(request);
+  if (!parsed || parsed->AsObject() == nullptr) {
+    fail(MakeError(Code::kInvalid, "the request is not a JSON object"));
+    return;
+  }
+  const json::Value* verb = parsed->Find("verb");
+  const std::string name = verb != nullptr && verb->AsString() != nullptr ? *verb->AsString() : "";
+  const auto number = [&](const char* key, std::int64_t otherwise) {
+    const json::Value* v = parsed->Find(key);
+    const std::uint64_t* n = v != nullptr ? v->AsUnsigned() : nullptr;
+    return n != nullptr ? static_cast<std::int64_t>(std::min<std::uint64_t>(*n, INT64_MAX / 2)) : otherwise;
+  };
+  const Time now = reactor_.Now();
+  if (name == "status") {
+    answer(StatusJson());
+    return;
+  }
+  if (!peer_) {
+    fail(MakeError(Code::kConflict, "this peer is still starting", "try again in a moment"));
+    return;
+  }
+  collab::Effects effects;
+  if (name == "invite") {
+    auto invite = MakeInvite(number("seconds", 7 * 24 * 3600),
+                             static_cast<std::uint32_t>(std::clamp<std::int64_t>(number("uses", 16), 1, 100000)));
+    if (!invite) {
+      fail(invite.error());
+    } else {
+      answer({{"ok", json::Value(true)}, {"invite", json::Value(*invite)}});
+    }
+    return;
+  }
+  if (name == "pause" || name == "resume") {
+    peer_->Pause(name == "pause", now, effects);
+  } else if (name == "leave") {
+    peer_->Leave(now, effects);
+  } else if (name == "finish") {
+    finish_after_round_ = true;
+  } else {
+    fail(MakeError(Code::kInvalid, fmt::format("unknown request '{}'", name)));
+    return;
+  }
+  Carry(std::move(effects));
+  answer({{"ok", json::Value(true)}, {"state", json::Value(std::string(collab::PeerStateName(peer_->state())))}});
+}
+
+void Node::OnPeerUp(const net::PeerInfo& info) {
+  reached_ = true;
+  up_.insert(info.id);
+  std::vector<std::string> texts = info.announced;
+  if (info.listen_port != 0) {
+    const auto colon = info.address.rfind(':');
+    if (colon != std::string::npos) texts.push_back(info.address.substr(0, colon + 1) + std::to_string(info.listen_port));
+  }
+  for (const std::string& text : texts) {
+    if (auto address = swarm::ParseAddress(text)) {
+      directory_.Learn(info.id, *address, swarm::AddressSource::kPeer);
+      known_address_.emplace(info.id, *address);
+    }
+  }
+  for (const auto& [text, address] : dialling_) {
+    if (info.dialled_by_us && text == info.address) directory_.Connected(address, info.id);
+  }
+  const auto known = known_address_.find(info.id);
+  if (known != known_address_.end()) directory_.Connected(known->second, info.id);
+  Addresses told;
+  for (const auto& [peer, address] : known_address_) {
+    if (peer != info.id && told.entries.size() < kMaxToldAddresses) told.entries.push_back({peer, address});
+  }
+  if (!told.entries.empty()) SendNode(info.id, told);
+  if (known != known_address_.end()) {  // and the others hear of the newcomer
+    for (const PeerId& other : up_) {
+      if (other != info.id) SendNode(other, Addresses{{{info.id, known->second}}});
+    }
+  }
+  Event({{"event", json::Value("connected")}, {"peer", json::Value(info.id.Hex())}, {"address", json::Value(info.address)}});
+  if (peer_) {
+    collab::Effects effects;
+    peer_->OnPeerUp(info.id, reactor_.Now(), effects);
+    Carry(std::move(effects));
+  } else {
+    BeginBootstrap();
+  }
+}
+
+void Node::OnPeerDown(const PeerId& peer, net::DownReason reason, const std::string& detail) {
+  up_.erase(peer);
+  directory_.Closed(peer, reactor_.Now());
+  const bool refused = reason == net::DownReason::kRefusedRedial;
+  Log(LogLevel::kDebug, "net", "{} is down: {} {}", peer.Short(), net::DownReasonName(reason), detail);
+  Event({{"event", json::Value("disconnected")},
+         {"peer", json::Value(peer.Hex())},
+         {"gone", json::Value(refused)},
+         {"reason", json::Value(detail.empty() ? std::string(net::DownReasonName(reason)) : detail)}});
+  if (data_fetcher_) CarryDataFetch(data_fetcher_->RemoveDonor(peer, reactor_.Now()));
+  if (!peer_) return;
+  collab::Effects effects;
+  peer_->OnPeerDown(peer, refused, reactor_.Now(), effects);
+  Carry(std::move(effects));
+}
+
+void Node::OnFrame(const PeerId& peer, net::Channel, net::Frame frame) {
+  if (IsNodeType(frame.type)) {
+    auto message = DecodeNodeMessage(frame.type, *frame.payload);
+    if (!message) {
+      transport_->Disconnect(peer, message.error().message);
+      return;
+    }
+    OnNodeMessage(peer, std::move(*message));
+    return;
+  }
+  auto message = collab::DecodeMessage(frame.type, *frame.payload);
+  if (!message) {
+    Log(LogLevel::kWarn, "net", "{} sent a bad message: {}", peer.Short(), message.error().message);
+    transport_->Disconnect(peer, message.error().message);
+    return;
+  }
+  if (data_fetcher_) OnBootstrapObject(peer, *message);
+  if (!peer_) return;
+  collab::Effects effects;
+  peer_->OnMessage(peer, std::move(*message), reactor_.Now(), effects);
+  Carry(std::move(effects));
+}
+
+void Node::OnPeerSilent(const PeerId& peer) {
+  if (!peer_) return;
+  collab::Effects effects;
+  peer_->OnPeerSilent(peer, true, reactor_.Now(), effects);
+  Carry(std::move(effects));
+}
+
+void Node::OnPeerHeard(const PeerId& peer) {
+  if (!peer_) return;
+  collab::Effects effects;
+  peer_->OnPeerSilent(peer, false, reactor_.Now(), effects);
+  Carry(std::move(effects));
+}
+
+void Node::OnDialFailed(const std::string& address, net::DialStep step, const Error& error) {
+  const auto it = dialling_.find(address);
+  if (it != dialling_.end()) {
+    directory_.Failed(it->second, reactor_.Now());
+    dialling_.erase(it);
+  }
+  Log(LogLevel::kDebug, "net", "{}: {} failed: {}", address, net::DialStepName(step), error.message);
+  if (!reached_ && reach_failures_.size() < 64) {
+    reach_failures_.push_back(fmt::format("{}: {}: {}", address, net::DialStepName(step), error.message));
+  }
+}
+
+void Node::OnRefused(const std::string& remote, const std::string& text) {
+  Log(LogLevel::kDebug, "net", "{}: {}", remote, text);
+}
+
+void Node::OnSendSpace(const PeerId&, net::Channel) {}
+
+}  // namespace loom::node

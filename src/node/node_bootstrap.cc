@@ -1,0 +1,246 @@
+// From an invite to a running peer: the genesis record (checked against the run id that the invite
+// pins), then the data files piece by piece from everybody connected, then the engine and the core.
+#include <algorithm>
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "model/config.h"
+#include "node/node.h"
+#include "node/restore.h"
+#include "tensor/runtime.h"
+#include "train/trainer.h"
+
+namespace loom::node {
+namespace {
+
+constexpr Duration kReachLimit = 20s;
+
+std::string DataPath(const std::string& dir) { return dir + "/" + std::string(kDataFolder); }
+
+}  // namespace
+
+void Node::BeginBootstrap() {
+  if (peer_ || starting_peer_) return;
+  if (!run_) {
+    for (const PeerId& p : up_) SendNode(p, GetRun{});
+    return;
+  }
+  FetchData();
+}
+
+void Node::OnNodeMessage(const PeerId& from, NodeMessage message) {
+  if (std::holds_alternative<GetRun>(message)) {
+    if (run_) SendNode(from, RunRecord{run_->genesis.Encode()});
+  } else if (const auto* record = std::get_if<RunRecord>(&message)) {
+    OnRunRecord(*record);
+  } else if (const auto* get = std::get_if<GetPieces>(&message)) {
+    const store::PieceList* list = data_ ? data_->ListOf(get->object) : nullptr;
+    if (list != nullptr) SendNode(from, Pieces{get->object, *list});
+  } else if (const auto* pieces = std::get_if<Pieces>(&message)) {
+    if (!data_fetcher_ || wanted_lists_.contains(pieces->object)) return;
+    const auto wanted = std::find_if(missing_data_.begin(), missing_data_.end(), [&](const DataFile& f) {
+      return f.ref.id == pieces->object && f.ref.size == pieces->list.size;
+    });
+    if (wanted == missing_data_.end()) return;
+    wanted_lists_.emplace(pieces->object, pieces->list);
+    std::vector<swarm::ObjectRef> refs;
+    for (std::size_t i = 0; i < pieces->list.pieces.size(); ++i) {
+      refs.push_back({pieces->list.pieces[i], static_cast<std::uint32_t>(pieces->list.PieceSize(i))});
+    }
+    auto effects = data_fetcher_->Want(refs, [this](const Hash& id) { return pieces_.contains(id); }, reactor_.Now());
+    if (effects) CarryDataFetch(std::move(*effects));
+  } else if (const auto* told = std::get_if<Addresses>(&message)) {
+    for (const auto& entry : told->entries) {
+      if (entry.peer == key_.id()) continue;
+      directory_.Learn(entry.peer, entry.address, swarm::AddressSource::kGossip);
+      known_address_.emplace(entry.peer, entry.address);
+    }
+    DialDue();
+  }
+}
+
+void Node::OnRunRecord(const RunRecord& record) {
+  if (run_ || !options_.invite) return;
+  auto run = ReadRun(record.record);
+  if (!run) {
+    Stop({collab::PeerState::kFailed, "the run's genesis record: " + run.error().ToString()});
+    return;
+  }
+  if (run->id != options_.invite->run) {
+    Log(LogLevel::kWarn, "join", "a peer sent the genesis of run {}, the invite says {}", run->id.Short(),
+        options_.invite->run.Short());
+    return;
+  }
+  if (const Status owned = swarm::CheckInviteAuthority(*options_.invite, run->content.owners); !owned) {
+    Stop({collab::PeerState::kFailed, owned.error().ToString()});
+    return;
+  }
+  run_ = std::move(*run);
+  if (const Status kept = folder_.SetGenesis(record.record); !kept) {
+    Stop({collab::PeerState::kFailed, kept.error().ToString()});
+    return;
+  }
+  Say(fmt::format("Joining run {} ({}).", run_->content.name, run_->id.Short()));
+  FetchData();
+}
+
+void Node::FetchData() {
+  if (data_fetcher_ || starting_peer_ || peer_) {
+    if (data_fetcher_) {
+      for (const PeerId& p : up_) {
+        CarryDataFetch(data_fetcher_->AddDonor(p, std::nullopt, reactor_.Now()));
+        if (!data_fetcher_) return;
+        for (const DataFile& f : missing_data_) {
+          if (!wanted_lists_.contains(f.ref.id)) SendNode(p, GetPieces{f.ref.id});
+        }
+      }
+    }
+    return;
+  }
+  auto missing = MissingData(*run_, options_.dir);
+  if (!missing) {
+    Stop({collab::PeerState::kFailed, missing.error().ToString()});
+    return;
+  }
+  missing_data_ = std::move(*missing);
+  if (missing_data_.empty()) {
+    StartPeer();
+    return;
+  }
+  std::uint64_t bytes = 0;
+  for (const DataFile& f : missing_data_) bytes += f.ref.size;
+  Say(fmt::format("Fetching {} data files, {:.1f} MB.", missing_data_.size(), static_cast<double>(bytes) / 1e6));
+  data_fetcher_ = std::make_unique<swarm::Fetcher>(swarm::FetchOptions{});
+  FetchData();
+}
+
+void Node::OnBootstrapObject(const PeerId& from, const collab::Message& message) {
+  const Time now = reactor_.Now();
+  if (const auto* data = std::get_if<swarm::ObjectData>(&message)) {
+    CarryDataFetch(data_fetcher_->OnData(from, *data, now));
+  } else if (const auto* none = std::get_if<swarm::NotHere>(&message)) {
+    CarryDataFetch(data_fetcher_->OnNotHere(from, *none, now));
+  }
+}
+
+void Node::CarryDataFetch(swarm::Fetcher::Effects effects) {
+  for (auto& effect : effects) {
+    if (auto* get = std::get_if<swarm::SendGet>(&effect)) {
+      SendCore(get->to, std::move(get->message));
+    } else if (const auto* object = std::get_if<swarm::StoreObject>(&effect)) {
+      pieces_[object->id] = *object->bytes;
+    } else if (const auto* blame = std::get_if<swarm::BlameDonor>(&effect)) {
+      Log(LogLevel::kWarn, "join", "{} sent wrong bytes: {}", blame->donor.Short(), blame->reason);
+    }
+  }
+  if (data_fetcher_ && data_fetcher_->done() && wanted_lists_.size() == missing_data_.size()) FinishDataFetch();
+}
+
+void Node::FinishDataFetch() {
+  data_fetcher_.reset();
+  for (const DataFile& file : missing_data_) {
+    const store::PieceList& list = wanted_lists_.at(file.ref.id);
+    std::vector<ByteView> parts;
+    for (const Hash& piece : list.pieces) parts.emplace_back(pieces_.at(piece));
+    if (const Status written = WriteFileAtomic(DataPath(options_.dir) + "/" + file.name, parts); !written) {
+      Stop({collab::PeerState::kFailed, written.error().ToString()});
+      return;
+    }
+  }
+  pieces_.clear();
+  wanted_lists_.clear();
+  FetchData();
+}
+
+// The engine is made and the folder replayed on the compute thread; the reactor goes on meanwhile.
+void Node::StartPeer() {
+  if (starting_peer_ || peer_) return;
+  starting_peer_ = true;
+  auto server = DataServer::Open(*run_, options_.dir);
+  if (!server) {
+    Stop({collab::PeerState::kFailed, server.error().ToString()});
+    return;
+  }
+  data_ = std::move(*server);
+  const bool posted = compute_->Post([this] {
+    const auto make = [this]() -> Result<collab::PeerRestore> {
+      const train::RunSpec& spec = run_->spec;
+      std::uint32_t threads = spec.determinism.threads != 0 ? spec.determinism.threads : options_.local.threads;
+      if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency() / 2);
+      LOOM_RETURN_IF_ERROR(tensor::ConfigureRuntime(
+          {.threads = static_cast<int>(threads), .deterministic = spec.determinism.deterministic}));
+      LOOM_ASSIGN(dataset_, data::OpenDataset(DataPath(options_.dir)));
+      LOOM_ASSIGN(agreed::TileGrid grid,
+                  agreed::TileGrid::Make(model::ParameterShapes(spec.model), spec.sync.tile_elements));
+      LOOM_ASSIGN(const codec::CodecKind codec, codec::ParseCodec(spec.sync.codec));
+      LOOM_ASSIGN(const agreed::Isa isa, agreed::ParseIsa(options_.isa));
+      layout_ = std::make_unique<collab::TileLayout>(grid, *codec::MakeCodec(codec));
+      // The trainer is made at the first work: a peer that only relays or waits needs none.
+      auto shared = std::make_shared<std::shared_ptr<train::StepEngine>>();
+      const auto factory = [this, shared](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {
+        if (*shared == nullptr) {
+          LOOM_ASSIGN(auto made, train::StepEngine::Make(run_->spec, options_.local, dataset_->train));
+          *shared = std::move(made);
+        }
+        LOOM_ASSIGN(auto worker, train::TrainWorker::Make(*shared));
+        return std::unique_ptr<collab::Worker>(std::move(worker));
+      };
+      engine_ = std::make_unique<collab::Engine>(std::move(grid), spec.sync, codec, isa, factory);
+      disk_ = std::make_unique<DiskExecutor>(folder_, engine_->grid(), *layout_);
+      runner_ = std::make_unique<JobRunner>(*engine_);
+      LOOM_ASSIGN(Restored restored,
+                  RestorePeer(folder_, *engine_, run_->genesis, spec.sync, [this](std::span<float> w) -> Status {
+                    model::InitWeights(run_->spec.model, engine_->grid(), run_->spec.sync.seed, w);
+                    return {};
+                  }));
+      disk_->Know(restored.peer.records);
+      for (const std::string& note : restored.notes) Log(LogLevel::kWarn, "restore", "{}", note);
+      return std::move(restored.peer);
+    };
+    auto shared_result = std::make_shared<Result<collab::PeerRestore>>(make());
+    reactor_.Post([this, shared_result] { PeerRestored(std::move(*shared_result)); });
+  });
+  if (!posted) Stop({collab::PeerState::kFailed, "the compute queue is full"});
+}
+
+void Node::PeerRestored(Result<collab::PeerRestore> restored) {
+  if (!restored) {
+    Stop({collab::PeerState::kFailed, restored.error().ToString()});
+    return;
+  }
+  collab::PeerOptions options;
+  options.config = run_->spec.sync;
+  options.key = key_.public_key();
+  options.invite = options_.invite_token;
+  options.checkpoint_every = options_.local.checkpoint_every;
+  Hash seed_hash;
+  crypto::RandomBytes(seed_hash.bytes);
+  std::memcpy(&options.seed, seed_hash.bytes.data(), sizeof options.seed);
+  peer_ = std::make_unique<collab::Peer>(
+      options, *layout_, signer_, run_->genesis, std::move(*restored),
+      [this](const collab::JoinAsk& ask, const collab::Chain& chain) { return Admit(ask, chain); });
+  round_started_ = reactor_.Now();
+  collab::Effects effects;
+  peer_->Start(reactor_.Now(), effects);
+  for (const PeerId& p : up_) peer_->OnPeerUp(p, reactor_.Now(), effects);
+  Carry(std::move(effects));
+}
+
+// A joiner that reaches nobody says which address failed at which step, and gives up (20 s).
+void Node::BootstrapTick() {
+  const Time now = reactor_.Now();
+  if (data_fetcher_) {
+    CarryDataFetch(data_fetcher_->Tick(now));
+    return;
+  }
+  if (reached_ || run_ || now - began_ < kReachLimit - 1s) return;
+  std::string text = "reached nobody of the run in 20 s";
+  std::set<std::string> shown(reach_failures_.begin(), reach_failures_.end());
+  for (const std::string& failure : shown) text += "\n  " + failure;
+  if (shown.empty()) text += "\n  no address answered at all";
+  text += "\n  next step: check that a member runs and that its port is open, or ask for a new invite";
+  Stop({collab::PeerState::kFailed, text});
+}
+
+}  // namespace loom::node

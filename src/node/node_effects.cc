@@ -1,0 +1,151 @@
+// Carrying out what the core asks for, and bringing completions back to the reactor thread.
+#include "base/log.h"
+#include "node/node.h"
+
+namespace loom::node {
+namespace {
+
+const std::atomic<bool> kNever{false};
+
+}  // namespace
+
+void Node::Carry(collab::Effects effects) {
+  for (auto& effect : effects) {
+    std::visit([this](auto& e) { CarryOne(e); }, effect);
+  }
+}
+
+void Node::SendCore(const PeerId& to, const collab::Message& message) {
+  const net::Channel channel = collab::IsBulk(message) ? net::Channel::kBulk : net::Channel::kControl;
+  if (!transport_->Send(to, channel, collab::TypeOf(message), MakeBlob(collab::EncodeMessage(message)))) {
+    Log(LogLevel::kDebug, "net", "{} to {} was not sent: not connected, or its queue is full",
+        collab::MessageName(message), to.Short());
+  }
+}
+
+void Node::SendNode(const PeerId& to, const NodeMessage& message) {
+  if (!transport_->Send(to, net::Channel::kControl, TypeOf(message), MakeBlob(EncodeNodeMessage(message)))) {
+    Log(LogLevel::kDebug, "net", "a message to {} was not sent", to.Short());
+  }
+}
+
+void Node::CarryOne(collab::Send& send) { SendCore(send.to, send.message); }
+
+void Node::CarryOne(collab::Persist& persist) {
+  auto shared = std::make_shared<collab::Persist>(std::move(persist));
+  const bool posted = storage_->Post([this, shared] {
+    const Status done = disk_->Write(*shared);
+    reactor_.Post([this, token = shared->token, done] {
+      if (!peer_) return;
+      collab::Effects effects;
+      if (!done) {
+        peer_->OnPersistFailed(done.error(), reactor_.Now(), effects);
+      } else if (token != 0) {
+        peer_->OnPersisted(token, reactor_.Now(), effects);
+      }
+      Carry(std::move(effects));
+    });
+  });
+  if (!posted) Stop({collab::PeerState::kFailed, "the storage thread does not keep up"});
+}
+
+void Node::CarryOne(collab::Compute& compute) {
+  std::shared_ptr<std::atomic<bool>> cut;
+  if (std::holds_alternative<collab::WorkJob>(compute.what)) {
+    cut = std::make_shared<std::atomic<bool>>(false);
+    running_work_[compute.job] = cut;
+  }
+  auto shared = std::make_shared<collab::Compute>(std::move(compute));
+  const bool posted = compute_->Post([this, shared, cut] {
+    const Time begin = SystemClock().Now();
+    auto result = std::make_shared<collab::JobResult>(
+        std::holds_alternative<collab::CheckpointJob>(shared->what)
+            ? collab::JobResult(disk_->Checkpoint(std::get<collab::CheckpointJob>(shared->what), *engine_))
+            : runner_->Run(shared->what, cut != nullptr ? *cut : kNever));
+    if (auto* work = std::get_if<collab::WorkResult>(result.get())) {
+      work->millis = static_cast<std::uint32_t>(
+          std::chrono::duration_cast<std::chrono::milliseconds>(SystemClock().Now() - begin).count());
+    }
+    reactor_.Post([this, job = shared->job, result] {
+      running_work_.erase(job);
+      if (!peer_) return;
+      collab::Effects effects;
+      peer_->OnComputed(job, std::move(*result), reactor_.Now(), effects);
+      Carry(std::move(effects));
+    });
+  });
+  if (!posted) Stop({collab::PeerState::kFailed, "the compute thread does not keep up"});
+}
+
+void Node::CarryOne(collab::CutWork&) {
+  for (auto& [job, cut] : running_work_) cut->store(true);
+}
+
+void Node::CarryOne(collab::Serve& serve) {
+  const bool posted = storage_->Post([this, serve] {
+    Blob bytes;
+    if (serve.from == collab::Serve::From::kObjects && data_) {
+      if (auto piece = data_->Read(serve.id)) bytes = MakeBlob(std::move(*piece));
+    }
+    if (bytes == nullptr) bytes = disk_->Find(serve);
+    auto answer = std::make_shared<collab::Message>(
+        bytes != nullptr ? collab::Message(swarm::ObjectData{serve.id, bytes})
+                         : collab::Message(swarm::NotHere{{serve.id}, false}));
+    reactor_.Post([this, to = serve.to, answer] { SendCore(to, *answer); });
+  });
+  if (!posted) SendCore(serve.to, swarm::NotHere{{serve.id}, true});
+}
+
+void Node::CarryOne(collab::Tell& tell) {
+  using Kind = collab::Event::Kind;
+  const collab::Event& e = tell.event;
+  const auto with_peer = [&](const char* name) {
+    Event({{"event", json::Value(name)},
+           {"round", json::Value(e.round)},
+           {"peer", json::Value(e.peer.Hex())},
+           {"text", json::Value(e.text)}});
+  };
+  const bool own = e.peer == key_.id();
+  switch (e.kind) {
+    case Kind::kRound:
+      ReportRound(e.round);
+      break;
+    case Kind::kPhase:
+      Event({{"event", json::Value("phase")},
+             {"phase", json::Value(e.text)},
+             {"round", json::Value(e.round)},
+             {"leading", json::Value(peer_ != nullptr && peer_->View(reactor_.Now()).leader == key_.id())}});
+      break;
+    case Kind::kExcluded:
+      with_peer("excluded");
+      Say(fmt::format("Round {}: {} is left out: {}", e.round, own ? "this peer" : e.peer.Short(), e.text));
+      break;
+    case Kind::kListed:
+      with_peer("joined");
+      Say(fmt::format("Round {}: {} joined the run.", e.round, own ? "this peer" : e.peer.Short()));
+      break;
+    case Kind::kDelisted:
+      with_peer("left");
+      Say(fmt::format("Round {}: {} is no longer a member.", e.round, own ? "this peer" : e.peer.Short()));
+      break;
+    case Kind::kTakeover:
+      with_peer("leader");
+      Say(fmt::format("Round {}: {}; {} leads now.", e.round, e.text, own ? "this peer" : e.peer.Short()));
+      break;
+    case Kind::kWaiting:
+      with_peer("waiting");
+      Say(fmt::format("Waiting: {}.", e.text));
+      break;
+    case Kind::kSyncing:
+      with_peer("sync");
+      break;
+    case Kind::kProblem:
+      with_peer("problem");
+      Log(LogLevel::kWarn, "round", "round {}, {}: {}", e.round, own ? "this peer" : e.peer.Short(), e.text);
+      break;
+    case Kind::kStopped:
+      break;
+  }
+}
+
+}  // namespace loom::node

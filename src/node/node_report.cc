@@ -1,0 +1,156 @@
+// What a node tells about itself: the step line, metrics.jsonl, status.json, events.
+#include <algorithm>
+
+#include "base/log.h"
+#include "node/node.h"
+
+namespace loom::node {
+
+void Node::Event(json::Object object) const {
+  if (options_.event) options_.event(object);
+}
+
+void Node::Say(const std::string& line) const {
+  if (options_.say) options_.say(line);
+}
+
+void Node::ReportRound(Round round) {
+  const Time now = reactor_.Now();
+  const collab::PeerView view = peer_->View(now);
+  const net::TransportStats stats = transport_->Stats();
+  const double seconds = std::max(1e-3, Seconds(now - round_started_));
+  round_started_ = now;
+  const std::uint64_t tokens = view.tokens - std::min(view.tokens, tokens_reported_);
+  const double rate = tokens_reported_ == 0 && round > 1 ? 0 : static_cast<double>(tokens) / seconds;
+  tokens_reported_ = view.tokens;
+  const double up = static_cast<double>(stats.written - bytes_up_reported_);
+  const double down = static_cast<double>(stats.read - bytes_down_reported_);
+  bytes_up_reported_ = stats.written;
+  bytes_down_reported_ = stats.read;
+
+  json::Object metrics{{"step", json::Value(round)},
+                       {"tokens", json::Value(view.tokens)},
+                       {"loss", json::Value(view.loss)},
+                       {"lr", json::Value(static_cast<double>(view.learning_rate))},
+                       {"grad_norm", json::Value(static_cast<double>(view.grad_norm))},
+                       {"tokens_per_second", json::Value(rate)},
+                       {"bytes_sent", json::Value(stats.written)},
+                       {"bytes_received", json::Value(stats.read)},
+                       {"peers", json::Value(static_cast<std::uint64_t>(view.members.size()))}};
+  const std::string line = json::Dump(json::Value(metrics));
+  if (!storage_->Post([this, line] {
+        if (const Status written = folder_.AppendMetrics(line); !written) {
+          Log(LogLevel::kWarn, "metrics", "{}", written.error().ToString());
+        }
+      })) {
+    Log(LogLevel::kWarn, "metrics", "the storage thread does not keep up");
+  }
+  metrics.emplace_back("event", json::Value("round"));
+  metrics.emplace_back("round", json::Value(round));
+  metrics.emplace_back("root", json::Value(view.head.root.Hex()));
+  metrics.emplace_back("leader", json::Value(view.leader.Hex()));
+  Event(std::move(metrics));
+
+  const std::uint64_t last = run_->spec.sync.rounds;
+  std::string eta;
+  if (last > round) {
+    const double left = Seconds(now - began_) / static_cast<double>(std::max<Round>(1, round)) *
+                        static_cast<double>(last - round);
+    eta = fmt::format("  {:.0f} s left", left);
+  }
+  if (options_.progress) {
+    options_.progress(fmt::format("round {}{}  loss {:.3f}  {:.0f} tok/s  {} peers  up {:.2f} MB  down {:.2f} MB  norm {:.2f}{}",
+                                  round, last > 0 ? fmt::format("/{}", last) : "", view.loss, rate,
+                                  view.members.size(), up / 1e6, down / 1e6, view.grad_norm, eta));
+  }
+  if (finish_after_round_) Stop({collab::PeerState::kStopped, "finished its round as asked"});
+}
+
+json::Object Node::StatusJson() const {
+  json::Object out;
+  out.emplace_back("run", json::Value(run_ ? run_->id.Hex() : options_.invite ? options_.invite->run.Hex() : ""));
+  out.emplace_back("peer", json::Value(key_.id().Hex()));
+  out.emplace_back("spec", json::Value(run_ ? train::SpecHash(run_->spec).Hex() : ""));
+  json::Array addresses;
+  for (const std::string& a : OwnAddresses()) addresses.push_back(json::Value(a));
+  out.emplace_back("addresses", json::Value(std::move(addresses)));
+  json::Array waits, critical, peers;
+  if (!peer_) {
+    out.emplace_back("state", json::Value(end_ ? std::string(collab::PeerStateName(end_->state)) : "starting"));
+    out.emplace_back("reason", json::Value(end_ ? end_->reason : data_fetcher_ ? "fetching the run's data" : "looking for peers of the run"));
+    out.emplace_back("round", json::Value(std::uint64_t{0}));
+    out.emplace_back("tokens", json::Value(std::uint64_t{0}));
+    out.emplace_back("root", json::Value(""));
+    out.emplace_back("leader", json::Value(""));
+  } else {
+    const collab::PeerView view = peer_->View(reactor_.Now());
+    out.emplace_back("state", json::Value(std::string(collab::PeerStateName(end_ ? end_->state : view.state))));
+    out.emplace_back("reason", json::Value(end_ ? end_->reason : view.reason));
+    out.emplace_back("round", json::Value(view.head.round));
+    out.emplace_back("era", json::Value(std::uint64_t{view.head.era}));
+    out.emplace_back("tokens", json::Value(view.tokens));
+    out.emplace_back("root", json::Value(view.head.root.Hex()));
+    out.emplace_back("record", json::Value(view.head.hash.Hex()));
+    out.emplace_back("leader", json::Value(view.leader.Hex()));
+    out.emplace_back("term", json::Value(std::uint64_t{view.term}));
+    out.emplace_back("phase", json::Value(std::string(view.phase)));
+    out.emplace_back("loss", json::Value(view.loss));
+    for (const PeerId& p : view.waits_for) waits.push_back(json::Value(p.Hex()));
+    for (const PeerId& p : view.critical) critical.push_back(json::Value(p.Hex()));
+    std::set<PeerId> shown;
+    const auto show = [&](const PeerId& id, bool member) {
+      if (!shown.insert(id).second) return;
+      const bool self = id == key_.id();
+      const auto stats = self || !transport_ ? std::nullopt : transport_->StatsOf(id);
+      const std::string state = self ? std::string(collab::PeerStateName(view.state))
+                                : !stats      ? "unreachable"
+                                : stats->silent ? "silent"
+                                : member        ? "working"
+                                                : "joining";
+      json::Object peer{{"id", json::Value(id.Hex())},
+                        {"state", json::Value(state)},
+                        {"reason", json::Value(self       ? view.reason
+                                               : !stats   ? "not connected"
+                                               : stats->silent ? "nothing heard for two seconds"
+                                                               : "")},
+                        {"member", json::Value(member)},
+                        {"self", json::Value(self)}};
+      if (stats) peer.emplace_back("rtt_ms", json::Value(Seconds(stats->rtt) * 1e3));
+      peers.push_back(json::Value(std::move(peer)));
+    };
+    for (const collab::Member& m : view.members) show(m.id, true);
+    for (const PeerId& p : up_) show(p, false);
+  }
+  out.emplace_back("waits_for", json::Value(std::move(waits)));
+  out.emplace_back("critical", json::Value(std::move(critical)));
+  out.emplace_back("peers", json::Value(std::move(peers)));
+  if (transport_) {
+    const net::TransportStats stats = transport_->Stats();
+    out.emplace_back("bytes_sent", json::Value(stats.written));
+    out.emplace_back("bytes_received", json::Value(stats.read));
+  }
+  return out;
+}
+
+void Node::WriteStatus() {
+  last_status_ = reactor_.Now();
+  const std::string text = json::Dump(json::Value(StatusJson()));
+  Addresses known;
+  for (const auto& [peer, address] : known_address_) known.entries.push_back({peer, address});
+  const Bytes addresses = EncodeNodeMessage(known);
+  if (!storage_->Post([this, text, addresses] {
+        if (const Status written = folder_.WriteStatus(text); !written) {
+          Log(LogLevel::kWarn, "status", "{}", written.error().ToString());
+        }
+        if (addresses != saved_addresses_) {
+          saved_addresses_ = addresses;
+          if (const Status written = folder_.WriteKey("addresses", addresses); !written) {
+            Log(LogLevel::kWarn, "status", "{}", written.error().ToString());
+          }
+        }
+      })) {
+    Log(LogLevel::kWarn, "status", "the storage thread does not keep up");
+  }
+}
+
+}  // namespace loom::node
