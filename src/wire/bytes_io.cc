@@ -63,7 +63,8 @@ void Reader::Fail(std::string_view what) {
 Status Reader::Finish(std::string_view message_name) const {
   if (!ok()) return MakeError(Code::kCorrupt, fmt::format("{}: met {}", message_name, error_));
   if (!in_.empty()) {
-    return MakeError(Code::kCorrupt, fmt::format("{}: {} bytes left over", message_name, in_.size()));
+    return MakeError(Code::kCorrupt,
+                     fmt::format("{}: {} bytes left over", message_name, in_.size()));
   }
   return {};
 }

@@ -27,7 +27,9 @@ class Writer {
   void F32(float value);
   void F64(double value);
   template <class Tag>
-  void Id(const Id32<Tag>& id) { Raw(id.bytes); }
+  void Id(const Id32<Tag>& id) {
+    Raw(id.bytes);
+  }
   /// Bytes without a length: the reader must know it.
   void Raw(ByteView bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
   /// u32 length, then the bytes.
