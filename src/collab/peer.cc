@@ -2,6 +2,7 @@
 #include "collab/peer.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace loom::collab {
 namespace {
@@ -75,7 +76,10 @@ void Peer::Start(Time now, Effects& out) {
   for (Round r = restore_.oldest; r != 0 && r <= state_round_; ++r) IndexRound(r);
   for (std::uint32_t i = 0; i < restore_.leaves.size(); ++i) leaf_index_.emplace(restore_.leaves[i], i);
   checkpoint_round_ = restore_.checkpoint;
-  fence_ = restore_.resumed;
+  resumed_at_ = chain_.rounds();
+  for (Round r = chain_.rounds(); r > 0 && work_time_ == options_.timing.first_work; --r) {
+    LearnWorkTime(chain_.At(r));
+  }
   started_ = true;
   Advance(now, out);
 }
@@ -129,6 +133,7 @@ void Peer::OnPeerDown(const PeerId& peer, bool refused, Time now, Effects& out) 
   presence_.silent.erase(peer);
   if (refused) presence_.gone.insert(peer);
   remotes_.erase(peer);
+  unfit_.erase(peer);
   asked_.erase(peer);
   UpdateJoiners();
   if (fetcher_) CarryFetch(fetcher_->RemoveDonor(peer, now), now, out);
@@ -299,6 +304,7 @@ void Peer::Advance(Time now, Effects& out) {
 
 void Peer::Applied(Status status, Time now, Effects& out) {
   applying_ = false;
+  const bool loaded = std::exchange(loading_state_, false);
   applying_bytes_.reset();
   if (!status) {
     Fail(status.error().ToString(), out);
@@ -308,8 +314,13 @@ void Peer::Applied(Status status, Time now, Effects& out) {
   if (machine_) voter_.seq = std::max(voter_.seq, machine_->seq());
   machine_.reset();
   const Record& record = applied();
-  if (restore_.oldest == 0) restore_.oldest = state_round_;
-  IndexRound(state_round_);
+  if (loaded) {
+    restore_.oldest = 0;  // what it serves begins with the next round
+    round_tiles_.clear();
+  } else {
+    if (restore_.oldest == 0) restore_.oldest = state_round_;
+    IndexRound(state_round_);
+  }
   const Record& before = chain_.At(state_round_ - 1);
   for (const Member& m : record.body.members) {
     if (!IsMember(before.body.members, m.id)) out.push_back(Tell{{Event::Kind::kListed, state_round_, m.id, ""}});
@@ -320,16 +331,23 @@ void Peer::Applied(Status status, Time now, Effects& out) {
       leaving_.erase(m.id);
     }
   }
-  std::uint32_t slowest = 0;
-  for (const Contribution& c : record.body.contributions) slowest = std::max(slowest, c.millis);
-  if (slowest > 0) work_time_ = std::chrono::milliseconds(slowest);
+  LearnWorkTime(record);
   out.push_back(Tell{{Event::Kind::kRound, state_round_, env_.self, ""}});
-  if (options_.checkpoint_every > 0 && state_round_ % options_.checkpoint_every == 0 && checkpoint_job_ == 0) {
+  // A fetched state has no rounds before it on this disk: it is saved before anything is voted for (R6).
+  const bool due = options_.checkpoint_every > 0 && state_round_ % options_.checkpoint_every == 0;
+  if ((due || loaded) && checkpoint_job_ == 0) {
     checkpoint_job_ = ids_.Take();
+    saving_round_ = state_round_;
     out.push_back(Compute{checkpoint_job_, CheckpointJob{state_round_, record.hash, record.body.root}});
   }
   if (AtHead()) HelloAll(out);
   Advance(now, out);
+}
+
+void Peer::LearnWorkTime(const Record& record) {
+  std::uint32_t slowest = 0;
+  for (const Contribution& c : record.body.contributions) slowest = std::max(slowest, c.millis);
+  if (slowest > 0) work_time_ = std::chrono::milliseconds(slowest);
 }
 
 void Peer::BeginRound(Time now, Effects& out) {
@@ -342,23 +360,27 @@ void Peer::BeginRound(Time now, Effects& out) {
     if (!finished_since_) finished_since_ = now;
     return;
   }
-  if (!Listed() || rolled_back_) {
+  const Member* listed = FindMember(head.body.members, env_.self);
+  if (listed != nullptr && rolled_back_ && listed->since > rolled_back_at_) rolled_back_ = false;
+  if (listed == nullptr || rolled_back_) {
     AskToJoin(now, out);
     return;
   }
   if (!FenceOpen()) return;
-  const bool fresh = !fence_;
   fence_ = false;
   RoundStart start;
   start.voter = voter_;
   start.voted_bytes = restore_.voted_bytes;
-  start.may_work = !leaving_since_ && !paused_ && (fresh || restore_.inner_exact);
+  // In the round in which it ended it may have committed to work that it cannot repeat bit by bit.
+  const bool repeats = restore_.resumed && head.body.round == resumed_at_;
+  start.may_work = !leaving_since_ && !paused_ && (!repeats || restore_.inner_exact);
   start.predicted_work = work_time_;
   start.predicted_exchange = exchange_time_;
   own_ask_.reset();
   machine_ = std::make_unique<RoundMachine>(env_, head, std::move(start), now);
   UpdateJoiners();
   machine_->SetLeaving(leaving_);
+  machine_->SetUnfit(unfit_);
   machine_->Start(now, out);
   std::deque<std::pair<PeerId, Message>> ahead;
   ahead.swap(ahead_);
@@ -380,7 +402,11 @@ void Peer::OnComputed(std::uint64_t job, JobResult result, Time now, Effects& ou
       Problem(env_.self, "the checkpoint was not written: " + leaves.error().ToString(), out);
     } else {
       restore_.leaves = std::move(*leaves);
-      checkpoint_round_ = state_round_ - state_round_ % options_.checkpoint_every;
+      // The disk keeps two checkpoints and the rounds since the older one.
+      if (checkpoint_round_ > 0 && restore_.oldest != 0) {
+        restore_.oldest = std::max(restore_.oldest, checkpoint_round_ + 1);
+      }
+      checkpoint_round_ = saving_round_;
       leaf_index_.clear();
       for (std::uint32_t i = 0; i < restore_.leaves.size(); ++i) leaf_index_.emplace(restore_.leaves[i], i);
       HelloAll(out);
@@ -425,7 +451,7 @@ void Peer::OnTick(Time now, Effects& out) {
   if (machine_) machine_->OnTick(now, out);
   if (fetcher_) CarryFetch(fetcher_->Tick(now), now, out);
   AskRecords(now, out);
-  if (machine_ == nullptr) Advance(now, out);
+  if (machine_ == nullptr || !AtHead()) Advance(now, out);
   LeaveTick(now, out);
   AfterMachine(now, out);
 }

@@ -125,6 +125,7 @@ class Peer {
   void OnRoundMessage(const PeerId& from, const DecisionId& id, Message& message, Time now, Effects& out);
   void AfterMachine(Time now, Effects& out);
   void BeginRound(Time now, Effects& out);
+  void LearnWorkTime(const Record& record);
   void Decided(Time now, Effects& out);
   void Advance(Time now, Effects& out);
   void Applied(Status status, Time now, Effects& out);
@@ -171,14 +172,17 @@ class Peer {
   PeerState state_ = PeerState::kStarting;
   std::string reason_;
   bool started_ = false;
-  bool fence_ = false;        ///< after a restart: first hear how far the others saw this key
+  bool fence_ = true;         ///< after a start: first hear how far the others saw this key
   bool rolled_back_ = false;  ///< the others saw later words of this key: it may not vote (R9)
+  Round rolled_back_at_ = 0;  ///< until a later record lists it as new
+  Round resumed_at_ = 0;      ///< the head when it started
   std::optional<Time> leaving_since_;
   bool paused_ = false;
   std::optional<Time> finished_since_;
 
   Round state_round_ = 0;     ///< the engine holds the state after this record
   bool applying_ = false;
+  bool loading_state_ = false;  ///< what is applied is a whole fetched state
   std::uint64_t apply_job_ = 0;
   Blob applying_bytes_;
   VoterState voter_;
@@ -214,8 +218,10 @@ class Peer {
   std::optional<JoinAsk> own_ask_;
   Time asked_to_join_{};
   std::set<PeerId> leaving_;
+  std::set<PeerId> unfit_;  ///< came back behind what was seen of them (R9)
   std::uint64_t checkpoint_job_ = 0;
   Round checkpoint_round_ = 0;
+  Round saving_round_ = 0;
 };
 
 }  // namespace loom::collab

@@ -13,17 +13,23 @@ void Peer::OnHello(const PeerId& from, const Hello& hello, Time now, Effects& ou
   remote.hello = hello;
   remote.greeted = true;
   const std::uint64_t own_seq = machine_ ? machine_->seq() : voter_.seq;
-  if (fence_ && hello.seen_seq > own_seq && !rolled_back_) {
+  if (hello.seen_seq > own_seq) {
+    const bool news = !rolled_back_;
     rolled_back_ = true;
+    rolled_back_at_ = std::max(rolled_back_at_, hello.head.round);
     voter_.seq = hello.seen_seq;
-    Problem(from, fmt::format("it saw this key's word number {}, this folder ends at {}: the folder is an old copy",
+    machine_.reset();
+    if (news) Problem(from, fmt::format("it saw this key's word number {}, this folder ends at {}: the folder is an old copy",
                               hello.seen_seq, own_seq), out);
   }
   const auto seen = seen_seq_.find(from);
   if (seen != seen_seq_.end() && hello.seq < seen->second && hello.head.round <= chain_.rounds() &&
-      IsMember(chain_.head().body.members, from) && machine_) {
-    machine_->SetUnfit({from});
+      IsMember(chain_.head().body.members, from)) {
+    unfit_.insert(from);
+  } else {
+    unfit_.erase(from);
   }
+  if (machine_) machine_->SetUnfit(unfit_);
   if (hello.leaving && hello.head.round >= chain_.rounds()) {
     leaving_.insert(from);
   } else if (!hello.leaving) {
@@ -111,7 +117,11 @@ void Peer::WantRound(Time now, Effects& out) {
     WantState(now, out);
     return;
   }
-  if (fetcher_ && fetching_round_ == wanted) return;
+  if (fetcher_ && fetching_round_ == wanted) {
+    // Donors forget old rounds as they save the state; what nobody has any more is not waited for.
+    if (fetcher_->starved() && has_state) WantState(now, out);
+    return;
+  }
   StopFetching();
   fetching_round_ = wanted;
   fetcher_ = std::make_unique<swarm::Fetcher>(swarm::FetchOptions{.seed = options_.seed + wanted});
@@ -199,11 +209,11 @@ void Peer::CarryFetch(swarm::Fetcher::Effects effects, Time now, Effects& out) {
     const Round round = fetch_state_round_;
     StopFetching();
     applying_ = true;
+    loading_state_ = true;
     apply_job_ = ids_.Take();
     state_round_ = round - 1;  // Applied() counts it as one step
     out.push_back(CutWork{});
     out.push_back(Compute{apply_job_, std::move(job)});
-    restore_.oldest = 0;
     return;
   }
   Bytes whole(layout_.total());

@@ -1,0 +1,192 @@
+#include "sim/audit.h"
+
+#include <algorithm>
+
+#include "agreed/combine.h"
+#include "agreed/state.h"
+#include "crypto/hash.h"
+
+namespace loom::sim {
+
+using collab::Body;
+using collab::Contribution;
+using collab::Record;
+
+Audit::Audit(const agreed::TileGrid& grid, const collab::SyncConfig& config, Record genesis,
+             std::span<const float> first_weights)
+    : grid_(&grid), config_(config), w_(grid.flat_size()), b_(grid.flat_size()) {
+  codec_ = codec::MakeCodec(codec::ParseCodec(config.codec).value(), agreed::Isa::kPlain);
+  layout_ = std::make_unique<collab::TileLayout>(grid, *codec_);
+  std::copy(first_weights.begin(), first_weights.end(), w_.span().begin());
+  roots_.push_back(genesis.body.root);
+  Issue(genesis.body);
+  records_.push_back(std::move(genesis));
+}
+
+void Audit::Fail(std::string what) {
+  if (failures_.size() < 20) failures_.push_back(std::move(what));
+}
+
+Audit::Sample& Audit::FateOf(std::uint64_t sample) {
+  if (sample >= samples_.size()) samples_.resize(sample + 64, Sample::kNew);
+  return samples_[sample];
+}
+
+void Audit::SawWork(Round round, WorkerIndex worker, const collab::EncodedWork& work) {
+  const Hash id = crypto::MerkleRoot(work.hashes);
+  work_.emplace(id, work.encoded);
+  work_of_[{round, worker, work.done.samples}] = id;
+}
+
+void Audit::SawRecord(const std::string& who, const Record& record) {
+  const Round round = record.body.round;
+  if (round < records_.size()) {
+    if (records_[round].hash != record.hash) {
+      Fail(fmt::format("two records of round {}: {} holds {}, another held {}", round, who, record.hash.Short(),
+                       records_[round].hash.Short()));
+    }
+    return;
+  }
+  if (round > records_.size()) {
+    Fail(fmt::format("{} holds record {} before anybody held record {}", who, round, records_.size()));
+    return;
+  }
+  const Record& parent = records_.back();
+  if (record.body.parent != parent.hash) Fail(fmt::format("record {} has another parent", round));
+  CheckLedger(parent, record);
+  CheckReduce(record);
+  records_.push_back(record);
+  roots_.push_back(record.body.root);
+}
+
+void Audit::SawState(const std::string& who, Round round, const Hash& root) {
+  if (round < roots_.size() && roots_[round] != root) {
+    Fail(fmt::format("{}: its state has root {} while it should be the one after round {}, {}", who, root.Short(),
+                     round, roots_[round].Short()));
+  }
+}
+
+// Every issued sample gets one fate; used ones stay used for ever.
+void Audit::CheckLedger(const Record& parent, const Record& record) {
+  const Body& body = record.body;
+  for (const collab::WorkerEntry& w : parent.body.workers) {
+    std::vector<collab::Range> fates;
+    std::vector<collab::Range> used;
+    for (const collab::RangeFate& f : body.fates) {
+      if (f.worker != w.worker) continue;
+      fates.push_back(f.range);
+      if (f.fate == collab::Fate::kUsed) used.push_back(f.range);
+    }
+    const auto numbers = [](const std::vector<collab::Range>& ranges) {
+      std::vector<std::uint64_t> out;
+      for (const collab::Range& r : ranges) {
+        for (std::uint64_t s = r.first; s <= r.last; ++s) out.push_back(s);
+      }
+      std::sort(out.begin(), out.end());
+      return out;
+    };
+    if (numbers(fates) != numbers(w.issued)) {
+      Fail(fmt::format("record {}: the fates of worker {} are not what was issued to it", body.round, w.worker));
+    }
+    std::vector<collab::Range> contributed;
+    for (const Contribution& c : body.contributions) {
+      if (c.worker == w.worker) contributed = c.ranges;
+    }
+    if (numbers(contributed) != numbers(used)) {
+      Fail(fmt::format("record {}: worker {} contributed other samples than are counted used", body.round, w.worker));
+    }
+  }
+  for (const collab::RangeFate& f : body.fates) {
+    for (std::uint64_t s = f.range.first; s <= f.range.last; ++s) {
+      if (FateOf(s) != Sample::kIssued) Fail(fmt::format("record {}: sample {} has a second fate", body.round, s));
+      FateOf(s) = f.fate == collab::Fate::kUsed ? Sample::kUsed
+              : f.fate == collab::Fate::kLost ? Sample::kLost
+                                              : Sample::kReturned;
+      used_ += f.fate == collab::Fate::kUsed ? 1 : 0;
+      returned_ += f.fate == collab::Fate::kReturned ? 1 : 0;
+    }
+  }
+  Issue(body);
+  std::uint64_t waiting = 0;
+  for (const collab::Range& r : body.returned) {
+    for (std::uint64_t s = r.first; s <= r.last; ++s) {
+      ++waiting;
+      if (FateOf(s) != Sample::kReturned) Fail(fmt::format("record {}: sample {} is in the returned list", body.round, s));
+    }
+  }
+  std::uint64_t returned = 0;
+  for (std::uint64_t s = 0; s < body.next_sample; ++s) {
+    if (FateOf(s) == Sample::kNew) Fail(fmt::format("record {}: sample {} was passed over", body.round, s));
+    returned += FateOf(s) == Sample::kReturned ? 1 : 0;
+  }
+  if (returned != waiting) Fail(fmt::format("record {}: {} samples returned, {} listed", body.round, returned, waiting));
+  std::uint64_t tokens = parent.body.tokens;
+  for (const Contribution& c : body.contributions) tokens += c.tokens;
+  if (tokens != body.tokens) Fail(fmt::format("record {}: {} tokens, counted {}", body.round, body.tokens, tokens));
+}
+
+void Audit::Issue(const Body& body) {
+  for (const collab::WorkerEntry& w : body.workers) {
+    for (const collab::Range& r : w.issued) {
+      for (std::uint64_t s = r.first; s <= r.last; ++s) {
+        if (FateOf(s) != Sample::kNew && FateOf(s) != Sample::kReturned) {
+          Fail(fmt::format("record {}: sample {} is issued again without having been returned", body.round, s));
+        }
+        FateOf(s) = Sample::kIssued;
+      }
+    }
+  }
+}
+
+// The mean of the listed contributions and the step, by plain loops from the bytes that were made.
+void Audit::CheckReduce(const Record& record) {
+  const Body& body = record.body;
+  if (body.contributions.empty()) {
+    if (body.root != records_.back().body.root) Fail(fmt::format("record {}: nothing used, another root", body.round));
+    return;
+  }
+  std::vector<Blob> inputs;
+  std::vector<std::uint64_t> tokens;
+  for (const Contribution& c : body.contributions) {
+    const auto said = commitments_.find(c.commitment);
+    const auto made = work_of_.find({body.round, c.worker, c.samples});
+    const Hash id = said != commitments_.end() ? crypto::MerkleRoot(said->second.tiles)
+                    : made != work_of_.end()   ? made->second
+                                               : Hash{};
+    const auto bytes = work_.find(id);
+    if (bytes == work_.end()) {
+      Fail(fmt::format("record {}: worker {} never made what it is said to have contributed", body.round, c.worker));
+      return;
+    }
+    inputs.push_back(bytes->second);
+    tokens.push_back(c.tokens);
+  }
+  const std::vector<float> weights = agreed::TokenWeights(tokens);
+  const agreed::OuterConfig outer{config_.outer, config_.outer_lr, config_.outer_momentum};
+  std::vector<float> x(grid_->tile_elements());
+  std::vector<double> sum(grid_->tile_elements());
+  for (std::size_t t = 0; t < grid_->size(); ++t) {
+    const agreed::Tile& tile = (*grid_)[t];
+    const std::span<float> values(x.data(), tile.size);
+    std::fill(sum.begin(), sum.end(), 0.0);
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      if (!codec_->Decode(layout_->View(*inputs[k], t), values)) Fail("a contribution does not decode");
+      for (std::size_t i = 0; i < tile.size; ++i) sum[i] += double{weights[k]} * double{values[i]};
+    }
+    for (std::size_t i = 0; i < tile.size; ++i) values[i] = static_cast<float>(sum[i]);
+    Bytes encoded(layout_->Size(t));
+    if (!codec_->Encode(values, encoded)) Fail("the mean does not encode");
+    if (t < body.tiles.size() && crypto::Sha256(encoded) != body.tiles[t]) {
+      Fail(fmt::format("record {}: tile {} is not the mean of the listed contributions", body.round, t));
+      return;
+    }
+    if (!codec_->Decode(encoded, values)) Fail("the mean does not decode");
+    const std::span<float> w = agreed::TileSpan(tile, w_.span());
+    const std::span<float> b = agreed::TileSpan(tile, b_.span());
+    agreed::OuterStep(w, b, values, outer, w, b, agreed::Isa::kPlain);
+  }
+  const Hash root = agreed::StateRoot(*grid_, w_.span(), b_.span());
+  if (root != body.root) Fail(fmt::format("record {}: root {}, recomputed {}", body.round, body.root.Short(), root.Short()));
+}
+
+}  // namespace loom::sim

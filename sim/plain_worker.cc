@@ -1,0 +1,73 @@
+#include "sim/plain_worker.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace loom::sim {
+
+float NoiseAt(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t z = a * 0x9E3779B97F4A7C15ULL ^ (b + 0x7F4A7C15ULL) * 0xBF58476D1CE4E5B9ULL;
+  z ^= z >> 29U;
+  z *= 0x94D049BB133111EBULL;
+  return static_cast<float>(static_cast<std::int64_t>(z) >> 40) * 0x1p-23F;
+}
+
+PlainWorker::PlainWorker(const agreed::TileGrid& grid, const PlainModel& model, const std::uint32_t* step_limit)
+    : grid_(&grid), model_(model), step_limit_(step_limit), velocity_(grid.flat_size()), gradient_(grid.flat_size()) {}
+
+Result<collab::WorkDone> PlainWorker::Work(const collab::WorkOrder& order, std::span<const float> start,
+                                           std::span<float> theta, const std::atomic<bool>& cut) {
+  std::copy(start.begin(), start.end(), theta.begin());
+  std::vector<std::uint64_t> samples;
+  for (const collab::Range& r : order.ranges) {
+    for (std::uint64_t s = r.first; s <= r.last; ++s) samples.push_back(s);
+  }
+  collab::WorkDone done;
+  std::size_t at = 0;
+  while (at < samples.size() && done.steps < *step_limit_) {
+    const std::size_t batch = std::min<std::size_t>(order.batch, samples.size() - at);
+    std::fill(gradient_.begin(), gradient_.end(), 0.0F);
+    double loss = 0;
+    for (std::size_t k = 0; k < batch; ++k) {
+      const std::uint64_t sample = samples[at + k];
+      for (const agreed::Tile& tile : grid_->tiles()) {
+        for (std::uint64_t i = tile.offset; i < tile.offset + tile.size; ++i) {
+          const float d = theta[i] - NoiseAt(1, i) - 0.25F * NoiseAt(sample + 2, i);
+          gradient_[i] += d / static_cast<float>(batch);
+          loss += 0.5 * double{d} * double{d};
+        }
+      }
+    }
+    if (poisoned_) loss = std::nan("");
+    if (!std::isfinite(loss)) {
+      return MakeError(Code::kInvalid, fmt::format("the loss of step {} is not finite", done.steps + 1));
+    }
+    for (std::size_t i = 0; i < velocity_.size(); ++i) {
+      velocity_[i] = model_.momentum * velocity_[i] + gradient_[i];
+      theta[i] -= model_.learning_rate * velocity_[i];
+    }
+    at += batch;
+    done.samples += batch;
+    done.tokens += batch * model_.tokens_per_sample;
+    done.loss_sum += loss * model_.tokens_per_sample / static_cast<double>(grid_->num_elements());
+    done.learning_rate = model_.learning_rate;
+    ++done.steps;
+    if (cut.load()) break;
+  }
+  return done;
+}
+
+void PlainWorker::Reset() { std::fill(velocity_.begin(), velocity_.end(), 0.0F); }
+
+Bytes PlainWorker::SaveState() const { return ToBytes(std::as_bytes(std::span(velocity_))); }
+
+Status PlainWorker::RestoreState(ByteView bytes) {
+  if (bytes.size() != velocity_.size() * sizeof(float)) {
+    return MakeError(Code::kCorrupt, "the inner state is of another model");
+  }
+  std::memcpy(velocity_.data(), bytes.data(), bytes.size());
+  return {};
+}
+
+}  // namespace loom::sim

@@ -1,0 +1,43 @@
+// A model small enough to train thousands of times: every sample is a noisy view of one hidden point,
+// its loss the squared distance to it. The gradient of a sample is a pure function of its number, so
+// that "which samples were used" decides the bits. SGD with momentum.
+#pragma once
+
+#include "agreed/tile_grid.h"
+#include "collab/worker.h"
+
+namespace loom::sim {
+
+struct PlainModel {
+  float learning_rate = 0.1F;
+  float momentum = 0.5F;
+  std::uint32_t tokens_per_sample = 16;
+};
+
+class PlainWorker final : public collab::Worker {
+ public:
+  /// `step_limit` is read at each Work: no more inner steps than that. It outlives the worker.
+  PlainWorker(const agreed::TileGrid& grid, const PlainModel& model, const std::uint32_t* step_limit);
+
+  Result<collab::WorkDone> Work(const collab::WorkOrder& order, std::span<const float> start,
+                                std::span<float> theta, const std::atomic<bool>& cut) override;
+  void Reset() override;
+  Bytes SaveState() const override;
+  Status RestoreState(ByteView bytes) override;
+
+  /// Its loss and gradient turn into NaN.
+  void Poison() { poisoned_ = true; }
+
+ private:
+  const agreed::TileGrid* grid_;
+  PlainModel model_;
+  const std::uint32_t* step_limit_;
+  std::vector<float> velocity_;
+  std::vector<float> gradient_;
+  bool poisoned_ = false;
+};
+
+/// A deterministic number in [-1, 1).
+float NoiseAt(std::uint64_t a, std::uint64_t b);
+
+}  // namespace loom::sim
