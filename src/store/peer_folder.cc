@@ -50,6 +50,19 @@ std::optional<Round> RoundOfName(std::string_view name) {
   return round;
 }
 
+std::string RoundPathIn(const std::string& folder, Round round, const Hash& id) {
+  return JoinPath(JoinPath(folder, "rounds"), fmt::format("{}-{}", round, id.Hex().substr(0, 16)));
+}
+
+Result<RoundFile> OpenRoundAt(const FileSystem& fs, const std::string& path, Round round,
+                              const Hash& id) {
+  LOOM_ASSIGN(RoundFile file, RoundFile::Open(fs, path, round));
+  if (crypto::MerkleRoot(file.hashes()) != id) {
+    return MakeError(Code::kCorrupt, fmt::format("{}: holds other bytes than {}", path, id.Hex()));
+  }
+  return file;
+}
+
 bool IsKeyName(std::string_view name) {
   return !name.empty() && name.size() <= 64 &&
          name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") == std::string_view::npos;
@@ -121,7 +134,7 @@ Status PeerFolder::SetGenesis(ByteView genesis) {
 }
 
 std::string PeerFolder::RoundPath(Round round, const Hash& id) const {
-  return JoinPath(JoinPath(path_, "rounds"), fmt::format("{}-{}", round, id.Hex().substr(0, 16)));
+  return RoundPathIn(path_, round, id);
 }
 
 Result<Hash> PeerFolder::WriteRound(Round round, std::span<const ByteView> tiles) {
@@ -133,12 +146,7 @@ Result<Hash> PeerFolder::WriteRound(Round round, std::span<const ByteView> tiles
 }
 
 Result<RoundFile> PeerFolder::OpenRound(Round round, const Hash& id) const {
-  LOOM_ASSIGN(RoundFile file, RoundFile::Open(*fs_, RoundPath(round, id), round));
-  if (crypto::MerkleRoot(file.hashes()) != id) {
-    return MakeError(Code::kCorrupt,
-                     fmt::format("{}: holds other bytes than {}", RoundPath(round, id), id.Hex()));
-  }
-  return file;
+  return OpenRoundAt(*fs_, RoundPath(round, id), round, id);
 }
 
 bool PeerFolder::HasRound(Round round, const Hash& id) const {
@@ -218,6 +226,10 @@ Result<LogContents> PeerFolderView::Records() const {
 Result<LogContents> PeerFolderView::Votes() const {
   LOOM_ASSIGN(const Bytes genesis, Genesis());
   return ReadLog(*fs_, JoinPath(path_, "votes.log"), LogId(genesis, "votes.log"));
+}
+
+Result<RoundFile> PeerFolderView::OpenRound(Round round, const Hash& id) const {
+  return OpenRoundAt(*fs_, RoundPathIn(path_, round, id), round, id);
 }
 
 Result<std::string> PeerFolderView::StatusJson() const {

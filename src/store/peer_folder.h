@@ -91,6 +91,7 @@ class PeerFolderView {
   Result<Bytes> Genesis() const;
   Result<LogContents> Records() const;
   Result<LogContents> Votes() const;
+  Result<RoundFile> OpenRound(Round round, const Hash& id) const;
   Result<std::string> StatusJson() const;
 
  private:

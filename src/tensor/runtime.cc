@@ -100,4 +100,11 @@ RuntimeFacts GetRuntimeFacts() {
   return facts;
 }
 
+float MultiplySquares(std::int64_t n, int times) {
+  const at::Tensor ones_NN = at::ones({n, n}, at::kFloat);
+  at::Tensor product_NN = at::empty_like(ones_NN);
+  for (int i = 0; i < times; ++i) at::mm_out(product_NN, ones_NN, ones_NN);
+  return times > 0 ? product_NN[0][0].item<float>() : 0.0F;
+}
+
 }  // namespace loom::tensor

@@ -45,4 +45,8 @@ struct RuntimeFacts {
 };
 RuntimeFacts GetRuntimeFacts();
 
+/// fp32 [n, n] times [n, n] on the CPU, `times` times over, for `loom doctor` to time. The last
+/// product's first element, which is n.
+float MultiplySquares(std::int64_t n, int times);
+
 }  // namespace loom::tensor

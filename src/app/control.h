@@ -1,0 +1,15 @@
+// How verbs speak to a running peer: one JSON request, one JSON answer over its control.sock.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace loom::app {
+
+/// The answer's object. Errors: kNotFound when no peer runs in the folder (with how to start it),
+/// kConflict when it is still starting, else what the peer said.
+Result<json::Value> AskPeer(const std::string& dir, const json::Object& request);
+
+}  // namespace loom::app
