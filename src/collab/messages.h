@@ -177,8 +177,9 @@ struct NackMessage {
 /// been quiet for a while, so that a lost message costs a moment and never a round.
 struct Missing {
   DecisionId id;
-  Term term = 0;              ///< highest term the sender knows of
-  std::uint32_t attempt = 0;  ///< of its plan in that term; 0 = it has none
+  Term newest = 0;            ///< highest term the sender knows of
+  Term term = 0;              ///< of its plan, if it has one
+  std::uint32_t attempt = 0;  ///< of its plan; 0 = it has none
   bool fixed = false;         ///< it holds the set of that attempt
   std::vector<WorkerIndex> commitments;  ///< workers whose commitment it does not hold
   struct Want {
@@ -189,7 +190,7 @@ struct Missing {
   std::vector<TileRun> reduced;  ///< of that attempt
   std::vector<PeerId> votes;     ///< members whose vote it has not seen
   template <class A> void Io(A& a) {
-    a(id, term, attempt, fixed);
+    a(id, newest, term, attempt, fixed);
     a.List(commitments, kMaxMembers, 4, [&](WorkerIndex& w) { a(w); });
     a.List(parts, kMaxMembers, 40, [&](Want& w) { a(w.commitment, w.run.first, w.run.count); });
     a.List(reduced, 4096, 8, [&](TileRun& r) { a(r.first, r.count); });

@@ -259,7 +259,7 @@ void Peer::Decided(Time now, Effects& out) {
   loss_ = machine_->loss() > 0 ? machine_->loss() : loss_;
   grad_norm_ = machine_->grad_norm();
   learning_rate_ = machine_->learning_rate();
-  exchange_time_ = std::max<Duration>(machine_->exchange_time(now), 1ms);
+  if (machine_->term() == 0) LearnExchangeTime(std::max<Duration>(machine_->exchange_time(now), 1ms));
   record_token_ = ids_.Take();
   out.push_back(Persist{record_token_, AppendRecord{chain_.head().Encode()}});
   Advance(now, out);
@@ -314,6 +314,11 @@ void Peer::Applied(Status status, Time now, Effects& out) {
   if (machine_) voter_.seq = std::max(voter_.seq, machine_->seq());
   machine_.reset();
   const Record& record = applied();
+  const Member* self = FindMember(record.body.members, env_.self);
+  if (rolled_back_ && self != nullptr && self->since > rolled_back_at_) {  // listed as new since
+    rolled_back_ = false;
+    voter_.seq = std::max(voter_.seq, seen_own_seq_);
+  }
   if (loaded) {
     restore_.oldest = 0;  // what it serves begins with the next round
     round_tiles_.clear();
@@ -350,6 +355,16 @@ void Peer::LearnWorkTime(const Record& record) {
   if (slowest > 0) work_time_ = std::chrono::milliseconds(slowest);
 }
 
+// The middle one of the last five: one disturbed round predicts nothing.
+void Peer::LearnExchangeTime(Duration measured) {
+  constexpr std::size_t kKept = 5;
+  exchange_times_.push_back(measured);
+  if (exchange_times_.size() > kKept) exchange_times_.pop_front();
+  std::vector<Duration> sorted(exchange_times_.begin(), exchange_times_.end());
+  std::sort(sorted.begin(), sorted.end());
+  exchange_time_ = sorted[(sorted.size() - 1) / 2];
+}
+
 void Peer::BeginRound(Time now, Effects& out) {
   if (!AtHead() || state_ == PeerState::kStopped) return;
   const Record& head = chain_.head();
@@ -360,9 +375,7 @@ void Peer::BeginRound(Time now, Effects& out) {
     if (!finished_since_) finished_since_ = now;
     return;
   }
-  const Member* listed = FindMember(head.body.members, env_.self);
-  if (listed != nullptr && rolled_back_ && listed->since > rolled_back_at_) rolled_back_ = false;
-  if (listed == nullptr || rolled_back_) {
+  if (!Listed() || rolled_back_) {
     AskToJoin(now, out);
     return;
   }

@@ -126,6 +126,7 @@ class Peer {
   void AfterMachine(Time now, Effects& out);
   void BeginRound(Time now, Effects& out);
   void LearnWorkTime(const Record& record);
+  void LearnExchangeTime(Duration measured);
   void Decided(Time now, Effects& out);
   void Advance(Time now, Effects& out);
   void Applied(Status status, Time now, Effects& out);
@@ -175,6 +176,7 @@ class Peer {
   bool fence_ = true;         ///< after a start: first hear how far the others saw this key
   bool rolled_back_ = false;  ///< the others saw later words of this key: it may not vote (R9)
   Round rolled_back_at_ = 0;  ///< until a later record lists it as new
+  std::uint64_t seen_own_seq_ = 0;  ///< highest word of this key that others saw
   Round resumed_at_ = 0;      ///< the head when it started
   std::optional<Time> leaving_since_;
   bool paused_ = false;
@@ -190,6 +192,7 @@ class Peer {
   std::uint64_t record_token_ = 0;  ///< the head's write, when it is not synced yet
   Duration work_time_{};
   Duration exchange_time_{};
+  std::deque<Duration> exchange_times_;
   double loss_ = 0;
   float grad_norm_ = 0;
   float learning_rate_ = 0;

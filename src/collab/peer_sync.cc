@@ -17,7 +17,7 @@ void Peer::OnHello(const PeerId& from, const Hello& hello, Time now, Effects& ou
     const bool news = !rolled_back_;
     rolled_back_ = true;
     rolled_back_at_ = std::max(rolled_back_at_, hello.head.round);
-    voter_.seq = hello.seen_seq;
+    seen_own_seq_ = std::max(seen_own_seq_, hello.seen_seq);
     machine_.reset();
     if (news) Problem(from, fmt::format("it saw this key's word number {}, this folder ends at {}: the folder is an old copy",
                               hello.seen_seq, own_seq), out);

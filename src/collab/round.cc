@@ -67,10 +67,7 @@ void RoundMachine::OnMessage(const PeerId& from, const Message& message, Time no
           agreement_.OnVote(m.vote, actions);
           Progress(now);
         } else if constexpr (std::is_same_v<T, NackMessage>) {
-          if (IsMember(parent_.body.members, from) && m.promised > term_ && m.promised < term_ + 1000) {
-            term_ = m.promised;
-            term_since_ = now;
-          }
+          if (IsMember(parent_.body.members, from)) HeardTerm(m.promised, now);
         }
       },
       message);
@@ -208,6 +205,14 @@ std::vector<std::pair<WorkerIndex, bool>> RoundMachine::Settlement(const Body& b
                                          [&](const Contribution& c) { return c.commitment == own.id; }));
   }
   return out;
+}
+
+// Somebody is in a later term. Only promises make it real, so believing a liar costs terms, no more.
+void RoundMachine::HeardTerm(Term term, Time now) {
+  constexpr Term kFarthest = 1000;
+  if (term <= term_ || term - term_ > kFarthest) return;
+  term_ = term;
+  term_since_ = now;
 }
 
 const char* RoundMachine::phase() const {

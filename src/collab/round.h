@@ -197,6 +197,7 @@ class RoundMachine {
 
   void Broadcast(const Message& message, Effects& out) const;
   void SendTo(const PeerId& to, Message message, Effects& out) const;
+  void HeardTerm(Term term, Time now);
   void Progress(Time now) { last_progress_ = now; }
   bool HaveQuorum() const;
   std::set<PeerId> PresentMembers() const;

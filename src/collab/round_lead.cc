@@ -83,9 +83,10 @@ void RoundMachine::ConsiderFix(Time now, Effects& out) {
         resigned_.contains(w.worker)) {
       continue;
     }
+    // A silent host is waited for once; a later attempt or term comes after its deadline.
     const bool here = w.host == env_.self || env_.presence->Present(w.host);
-    const bool silent = env_.presence->connected.contains(w.host);
-    waiting = waiting || here || silent;
+    const bool silent = env_.presence->connected.contains(w.host) && lead_->term == 0 && lead_->attempt == 1;
+    waiting = waiting || ((here || silent) && !unfit_.contains(w.host));
   }
   if (complete > 0 && !lead_->first_done) lead_->first_done = now;
   if (!waiting) Fix(now, out);
@@ -225,10 +226,13 @@ void RoundMachine::ConsiderTakeover(Time now, Effects& out) {
   }
   term_ = std::max(term_, agreement_.promised());
   const auto dead = [&](const PeerId& p) {
-    return p != env_.self && (env_.presence->gone.contains(p) || !env_.presence->connected.contains(p));
+    return p != env_.self && (!env_.presence->Present(p) || unfit_.contains(p));
   };
   const std::size_t members = parent_.body.members.size();
-  const bool leader_gone = leader() != env_.self && env_.presence->gone.contains(leader());
+  // R2: after a restart this member leads no term that it led before; SayMissing tells the others.
+  const bool led_before = leader() == env_.self && !lead_ && !agreement_.MayLead(term_) && !agreement_.Preparing(term_);
+  const bool leader_gone =
+      led_before || (leader() != env_.self && (env_.presence->gone.contains(leader()) || unfit_.contains(leader())));
   if (leader_gone || now - term_since_ > TermDeadline()) {
     ++term_;
     for (std::size_t k = 1; k < members && dead(leader()); ++k) ++term_;

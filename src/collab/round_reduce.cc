@@ -170,6 +170,7 @@ void RoundMachine::PutReduced(TileRun run, ByteView tiles, Time now, Effects& ou
 void RoundMachine::SayMissing(Effects& out) {
   Missing missing;
   missing.id = id();
+  missing.newest = term_;
   missing.term = plan_ ? plan_->term : term_;
   missing.attempt = plan_ ? plan_->attempt : 0;
   missing.fixed = fix_.has_value();
@@ -209,6 +210,7 @@ void RoundMachine::SayMissing(Effects& out) {
 
 void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time now, Effects& out) {
   if (!IsMember(parent_.body.members, from)) return;
+  HeardTerm(missing.newest, now);
   for (const WorkerIndex worker : missing.commitments) {
     if (const auto own = own_.find(worker); own != own_.end()) SendTo(from, own->second.commitment, out);
   }
