@@ -8,9 +8,19 @@ namespace loom::app {
 Verb DemoVerb();
 Verb InitVerb();
 Verb TrainVerb();
+Verb HostVerb();
+Verb JoinVerb();
 Verb GenerateVerb();
 Verb EvalVerb();
 Verb ExportVerb();
 Verb DataCheckVerb();
+Verb StatusVerb();
+Verb LogVerb();
+Verb InviteVerb();
+Verb PauseVerb();
+Verb ResumeVerb();
+Verb FinishVerb();
+Verb LeaveVerb();
+Verb DoctorVerb();
 
 }  // namespace loom::app

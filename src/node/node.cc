@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "node/interfaces.h"
 #include "node/owner_key.h"
 
 namespace loom::node {
@@ -84,25 +85,42 @@ void Node::BuildTransport(const RunId& run) {
   transport_ = std::make_unique<net::Transport>(reactor_, key_, std::move(transport), *this);
 }
 
+// The port is chosen once and kept, so that invites and the others' address books stay right.
 Result<std::vector<std::uint16_t>> Node::Listen() {
   if (!transport_) BuildTransport(run_ ? run_->id : options_.invite->run);
   if (options_.listen.empty()) return std::vector<std::uint16_t>{};
-  LOOM_ASSIGN(ports_, transport_->Listen(options_.listen));
+  std::vector<std::string> kept = options_.listen;
+  if (const auto port = folder_.ReadKey("port")) {
+    for (std::string& address : kept) {
+      if (address.ends_with(":0")) address = address.substr(0, address.size() - 1) + std::string(AsText(*port));
+    }
+  }
+  auto bound = transport_->Listen(kept);
+  if (!bound && kept != options_.listen) bound = transport_->Listen(options_.listen);
+  if (!bound) return std::move(bound).error();
+  ports_ = *bound;
+  const std::string port = std::to_string(ports_[0]);
+  LOOM_RETURN_IF_ERROR(folder_.WriteKey("port", AsBytes(port)));
   return ports_;
 }
 
 std::vector<std::string> Node::OwnAddresses() const {
   std::vector<std::string> out;
+  const auto add = [&](std::string host, std::uint16_t port) {
+    const std::string text = swarm::Address{std::move(host), port}.ToString();
+    if (out.size() < swarm::kMaxInviteAddresses && std::find(out.begin(), out.end(), text) == out.end()) {
+      out.push_back(text);
+    }
+  };
   if (!options_.local.announce.empty()) out.push_back(options_.local.announce);
   for (std::size_t i = 0; i < options_.listen.size() && i < ports_.size(); ++i) {
-    auto address = swarm::ParseAddress(options_.listen[i], true);
-    if (!address) {  // "*:PORT": every interface; this machine's name is the best guess
-      char name[256] = {};
-      if (::gethostname(name, sizeof name - 1) != 0) continue;
-      address = swarm::Address{name, 0};
+    const auto address = swarm::ParseAddress(options_.listen[i], true);
+    const bool every = !address || address->host == "0.0.0.0" || address->host == "::";
+    if (!every) {
+      add(address->host, ports_[i]);
+      continue;
     }
-    address->port = ports_[i];
-    if (std::find(out.begin(), out.end(), address->ToString()) == out.end()) out.push_back(address->ToString());
+    for (const std::string& host : InterfaceAddresses()) add(host, ports_[i]);
   }
   return out;
 }

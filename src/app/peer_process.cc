@@ -1,0 +1,39 @@
+#include "app/peer_process.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "app/interrupt.h"
+
+namespace loom::app {
+
+Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& prepare,
+               const BeforeRun& before_run) {
+  Output out(process.json);
+  process.node.event = [&out](const json::Object& object) { out.Event(object); };
+  process.node.say = [&out](const std::string& line) { out.SayLine(line); };
+  process.node.progress = [&out](const std::string& line) { out.Progress(line); };
+  LOOM_ASSIGN(const std::unique_ptr<node::Node> node, node::Node::Open(std::move(process.node)));
+  LOOM_RETURN_IF_ERROR(prepare(*node));
+  LOOM_RETURN_IF_ERROR(node->Listen());
+  if (before_run) LOOM_RETURN_IF_ERROR(before_run(*node, out));
+
+  const std::atomic<bool>& interrupted = InterruptFlag();
+  std::atomic<bool> ended{false};
+  std::thread watcher([&] {  // a signal handler may only set a flag; this thread reads it
+    while (!ended.load()) {
+      if (interrupted.load()) node->Interrupt();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
+  const auto end = node->Live();
+  ended.store(true);
+  watcher.join();
+  if (!end) return end.error();
+  if (end->state == collab::PeerState::kFailed) return MakeError(Code::kRefused, end->reason);
+  out.Say("Stopped: {}.", end->reason);
+  return {};
+}
+
+}  // namespace loom::app

@@ -1,0 +1,93 @@
+// loom host: starts a run from run.toml and prints the invite with which others join it; with a
+// folder that has a run already it goes on with that run.
+#include <memory>
+
+#include "app/folders.h"
+#include "app/peer_process.h"
+#include "app/verbs.h"
+#include "train/spec.h"
+
+namespace loom::app {
+namespace {
+
+struct Options {
+  std::string run_toml;
+  std::string dir;
+  std::string listen;
+  std::string announce;
+  std::string isa = "auto";
+  std::uint64_t max_up = 0;
+  std::uint64_t max_down = 0;
+  std::uint64_t invite_days = 7;
+  std::uint64_t invite_uses = 64;
+  bool json = false;
+};
+
+std::string NameOf(const std::string& path) {
+  const auto slash = path.rfind('/');
+  std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+  if (name.ends_with(".toml")) name.resize(name.size() - 5);
+  return name;
+}
+
+Status Host(const Options& options) {
+  LOOM_ASSIGN(train::RunFile file, train::LoadRun(options.run_toml));
+  for (std::string& path : file.spec.data.paths) path = ResolvePath(path, options.run_toml);
+  PeerProcess process;
+  process.json = options.json;
+  process.node.local = file.local;
+  process.node.dir = ChooseFolder(options.dir.empty() ? file.local.dir : options.dir, options.run_toml);
+  if (!options.announce.empty()) process.node.local.announce = options.announce;
+  if (options.max_up != 0) process.node.local.max_up = options.max_up;
+  if (options.max_down != 0) process.node.local.max_down = options.max_down;
+  process.node.isa = options.isa;
+  const std::string listen = !options.listen.empty() ? options.listen : file.local.listen;
+  process.node.listen = {listen.empty() ? "*:0" : listen};
+  LOOM_RETURN_IF_ERROR(MakeFolder(process.node.dir));
+  const std::string dir = process.node.dir;
+  const auto prepare = [&](node::Node& node) -> Status {
+    if (node.has_run()) return {};
+    return node.Host(file, NameOf(options.run_toml));
+  };
+  const auto before_run = [&](node::Node& node, Output& out) -> Status {
+    LOOM_ASSIGN(const std::string invite,
+                node.MakeInvite(static_cast<std::int64_t>(options.invite_days) * 24 * 3600,
+                                static_cast<std::uint32_t>(options.invite_uses)));
+    out.Event({{"event", json::Value("invite")},
+               {"invite", json::Value(invite)},
+               {"run", json::Value(node.run().id.Hex())},
+               {"peer", json::Value(node.id().Hex())},
+               {"dir", json::Value(dir)}});
+    out.Say("Run {} ({}), folder {}.", node.run().content.name, node.run().id.Short(), dir);
+    out.SayLine("invite: " + invite);
+    out.Say("Others join with: loom join INVITE");
+    return {};
+  };
+  return RunPeer(std::move(process), prepare, before_run);
+}
+
+}  // namespace
+
+Verb HostVerb() {
+  auto options = std::make_shared<Options>();
+  return {.name = "host",
+          .summary = "Start a run and print the invite with which others join",
+          .example = "loom host run.toml --dir first",
+          .declare =
+              [options](Args& args) {
+                args.Positional("run.toml", options->run_toml, "Settings of the run (loom init writes one)");
+                args.Option("--dir", "DIR", options->dir, "Folder of this peer; default: the first free ./loom-RUN-k");
+                args.Option("--listen", "HOST:PORT", options->listen,
+                            "Where to listen; default: every interface, a port chosen once and kept");
+                args.Option("--announce", "HOST:PORT", options->announce, "Address under which others reach this peer");
+                args.Option("--max-up", "BYTES", options->max_up, "Most bytes a second sent; 0 = no limit");
+                args.Option("--max-down", "BYTES", options->max_down, "Most bytes a second received; 0 = no limit");
+                args.Option("--invite-days", "N", options->invite_days, "Days until the printed invite expires");
+                args.Option("--invite-uses", "N", options->invite_uses, "How many peers may use it");
+                args.Option("--isa", "NAME", options->isa, "Kernel path of agreed arithmetic: auto, plain, avx2, avx512");
+                args.Flag("--json", options->json, "NDJSON events on stdout");
+              },
+          .run = [options] { return Host(*options); }};
+}
+
+}  // namespace loom::app
