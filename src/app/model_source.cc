@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "app/peer_folder_source.h"
+#include "base/log.h"
 #include "tensor/runtime.h"
 
 namespace loom::app {
@@ -21,21 +23,35 @@ Status ConfigureCompute(const train::DeterminismConfig& determinism,
       {.threads = static_cast<int>(threads), .deterministic = determinism.deterministic});
 }
 
+Result<const data::Tokenizer*> OpenedModel::Tokenizer() const {
+  if (source.tokenizer == nullptr) {
+    return MakeError(Code::kNotFound, fmt::format("{} holds no tokenizer.json", path),
+                     "without one the model takes ids only: loom eval --ids FILE --logits FILE");
+  }
+  return source.tokenizer.get();
+}
+
 Result<OpenedModel> OpenModel(const std::string& path, const std::string& device,
                               std::uint64_t threads) {
   std::error_code ignored;
-  if (!std::filesystem::is_directory(path, ignored)) {
-    return MakeError(
-        Code::kNotFound, fmt::format("{} is no folder", path),
-        "a model is a folder with config.json and model.safetensors, or a peer's folder");
-  }
   OpenedModel model;
-  if (!std::filesystem::exists(path + "/config.json", ignored)) {
+  model.path = path;
+  if (IsPeerFolder(path)) {
+    LOOM_ASSIGN(FolderModel folder, ReadFolderModel(path));
+    for (const std::string& note : folder.notes) Log(LogLevel::kWarn, "folder", "{}", note);
+    model.source = std::move(folder.model);
+    model.round = folder.round;
+  } else if (std::filesystem::exists(path + "/config.json", ignored)) {
+    LOOM_ASSIGN(model.source, train::ImportHfFolder(path));
+  } else {
     return MakeError(
-        Code::kNotFound, fmt::format("{} holds no config.json", path),
+        Code::kNotFound,
+        fmt::format("{} {}", path,
+                    std::filesystem::is_directory(path, ignored)
+                        ? "holds neither a config.json nor a peer's genesis"
+                        : "is no folder"),
         "a model is a folder with config.json and model.safetensors, or a peer's folder");
   }
-  LOOM_ASSIGN(model.source, train::ImportHfFolder(path));
   train::LocalConfig local;
   local.threads = static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, 256));
   LOOM_RETURN_IF_ERROR(ConfigureCompute({}, local));

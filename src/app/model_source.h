@@ -2,22 +2,30 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "agreed/flat_buffer.h"
+#include "base/id.h"
 #include "model/model.h"
 #include "train/hf_folder.h"
 #include "train/spec.h"
 
 namespace loom::app {
 
-/// A model in memory with its tokenizer, ready to compute. The network views `source.weights`.
+/// A model in memory, ready to compute. The network views `source.weights`.
 struct OpenedModel {
+  std::string path;
   train::HfModel source;
   std::unique_ptr<model::Model> network;
+  std::optional<Round> round;  ///< of a peer's folder: whose state this is
+
+  /// The tokenizer; kNotFound when the folder has none.
+  Result<const data::Tokenizer*> Tokenizer() const;
 };
 
-/// device as in run.toml; threads 0 = half of the processors. Call it on the thread that computes.
+/// device as in run.toml; threads 0 = half of the processors. A peer's folder is read without its
+/// lock, also while its peer runs. Call it on the thread that computes.
 Result<OpenedModel> OpenModel(const std::string& path, const std::string& device,
                               std::uint64_t threads);
 

@@ -5,6 +5,7 @@
 
 #include "app/model_source.h"
 #include "app/output.h"
+#include "app/peer_folder_source.h"
 #include "app/verbs.h"
 #include "base/file.h"
 #include "tensor/safetensors.h"
@@ -62,32 +63,40 @@ Status WriteLogits(OpenedModel& model, const Options& options) {
   return {};
 }
 
+Result<data::TokenStream> ReadStream(const OpenedModel& model, const Options& options) {
+  if (!options.split.empty()) return ReadFolderSplit(options.model, options.split);
+  LOOM_ASSIGN(const data::Tokenizer* tokenizer, model.Tokenizer());
+  LOOM_ASSIGN(const std::string text, ReadFile(options.text, kMaxTextBytes));
+  auto ids = tokenizer->Encode(text);
+  if (!ids) return std::move(ids).error().Context(options.text);
+  return data::TokenStream::FromTokens(*std::move(ids));
+}
+
 Status Eval(const Options& options) {
   const int wanted = (options.text.empty() ? 0 : 1) + (options.split.empty() ? 0 : 1) +
                      (options.ids.empty() ? 0 : 1);
   if (wanted != 1 || options.ids.empty() != options.logits.empty()) {
     return MakeError(Code::kInvalid,
-                     "one of --text FILE, --split val, or --ids FILE with --logits FILE is needed",
+                     "one of --text FILE, --split NAME, or --ids FILE with --logits FILE is needed",
                      "loom eval --help");
   }
-  LOOM_ASSIGN(OpenedModel model, OpenModel(options.model, options.device, options.threads));
-  if (!options.ids.empty()) return WriteLogits(model, options);
-  if (!options.split.empty()) {
+  if (!options.split.empty() && !IsPeerFolder(options.model)) {
     return MakeError(Code::kInvalid,
                      fmt::format("--split {}: {} is no peer's folder, it holds no data",
                                  options.split, options.model),
                      "give a text with --text FILE");
   }
-  LOOM_ASSIGN(const std::string text, ReadFile(options.text, kMaxTextBytes));
-  auto ids = model.source.tokenizer->Encode(text);
-  if (!ids) return std::move(ids).error().Context(options.text);
-  LOOM_ASSIGN(const model::LossSum sum,
-              train::EvaluateLoss(*model.network, data::TokenStream::FromTokens(*std::move(ids))));
+  LOOM_ASSIGN(OpenedModel model, OpenModel(options.model, options.device, options.threads));
+  if (!options.ids.empty()) return WriteLogits(model, options);
+  LOOM_ASSIGN(const data::TokenStream stream, ReadStream(model, options));
+  LOOM_ASSIGN(const model::LossSum sum, train::EvaluateLoss(*model.network, stream));
   const double loss = sum.nll / static_cast<double>(sum.tokens);
   Output out(options.json);
   out.Event({{"loss", json::Value(loss)}, {"tokens", json::Value(sum.tokens)}});
-  if (!options.json)
-    out.Say("loss {:.4f} nats a token over {} tokens", loss, HumanCount(sum.tokens));
+  if (!options.json) {
+    out.Say("loss {:.4f} nats a token over {} tokens{}", loss, HumanCount(sum.tokens),
+            model.round ? fmt::format(", with the state after round {}", *model.round) : "");
+  }
   return {};
 }
 
@@ -104,7 +113,7 @@ Verb EvalVerb() {
                                 "A Hugging Face folder or a peer's folder");
                 args.Option("--text", "FILE", options->text, "Text whose loss is measured");
                 args.Option("--split", "NAME", options->split,
-                            "val: the validation data of a peer's folder");
+                            "val or train: that part of a peer's folder's data");
                 args.Option("--ids", "FILE", options->ids, "JSON array of token ids");
                 args.Option("--logits", "FILE", options->logits,
                             "safetensors file for the logits [T, V] of --ids");

@@ -1,4 +1,6 @@
 // loom export: a model as a Hugging Face folder.
+#include <fmt/core.h>
+
 #include <memory>
 
 #include "app/model_source.h"
@@ -17,14 +19,17 @@ struct Options {
 Status Export(const Options& options) {
   LOOM_ASSIGN(OpenedModel model, OpenModel(options.model, "cpu", 1));
   const train::HfModel& source = model.source;
+  LOOM_ASSIGN(const data::Tokenizer* tokenizer, model.Tokenizer());
   LOOM_RETURN_IF_ERROR(train::ExportHfFolder(options.out, source.config, source.grid,
-                                             source.weights.span(), *source.tokenizer));
+                                             source.weights.span(), *tokenizer));
   Output out(options.json);
   out.Event({{"export_dir", json::Value(options.out)},
              {"parameters", json::Value(source.grid.num_elements())}});
   if (!options.json) {
-    out.Say("wrote {} ({} parameters)\nnext: loom generate {} --prompt \"It was\"", options.out,
-            HumanCount(source.grid.num_elements()), options.out);
+    out.Say("wrote {} ({} parameters{})\nnext: loom generate {} --prompt \"It was\"", options.out,
+            HumanCount(source.grid.num_elements()),
+            model.round ? fmt::format(", the state after round {}", *model.round) : "",
+            options.out);
   }
   return {};
 }

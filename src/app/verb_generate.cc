@@ -34,7 +34,8 @@ json::Array ToArray(std::span<const std::int32_t> ids) {
 
 Status Generate(const Options& options) {
   LOOM_ASSIGN(OpenedModel model, OpenModel(options.model, options.device, options.threads));
-  const data::Tokenizer& tokenizer = *model.source.tokenizer;
+  LOOM_ASSIGN(const data::Tokenizer* found, model.Tokenizer());
+  const data::Tokenizer& tokenizer = *found;
   LOOM_ASSIGN(const std::vector<std::int32_t> prompt, tokenizer.Encode(options.prompt));
   model::GenerateOptions generate;
   generate.max_new_tokens = options.tokens;
