@@ -360,7 +360,10 @@ void World::Transmit(Node& from, const PeerId& to, const Message& message) {
   Node& node = *nodes_[*index];
   Pair& pair = PairOf(from, node);
   if (!pair.up) return;
-  if (loss_ > 0 && random_.Chance(loss_)) return;
+  if (loss_ > 0 && random_.Chance(loss_)) {
+    Note(fmt::format("lost: {} of peer {} to peer {}", MessageName(message), from.index, node.index));
+    return;
+  }
   const Blob bytes = MakeBlob(EncodeMessage(message));
   const std::uint16_t type = TypeOf(message);
   Time& free = pair.free[from.index < node.index ? 0 : 1][IsBulk(message) ? 1 : 0];

@@ -145,9 +145,13 @@ void Peer::OnPeerSilent(const PeerId& peer, bool silent, Time now, Effects& out)
   if (!presence_.connected.contains(peer)) return;
   if (silent) {
     presence_.silent.insert(peer);
+    if (fetcher_) CarryFetch(fetcher_->RemoveDonor(peer, now), now, out);
   } else {
     presence_.silent.erase(peer);
     SayHello(peer, out);
+    if (fetcher_ && remotes_[peer].hello.head.round > state_round_) {
+      CarryFetch(fetcher_->AddDonor(peer, std::nullopt, now), now, out);
+    }
   }
   if (machine_) machine_->OnPresence(now, out);
   AfterMachine(now, out);

@@ -124,7 +124,9 @@ void Peer::WantRound(Time now, Effects& out) {
   }
   StopFetching();
   fetching_round_ = wanted;
-  fetcher_ = std::make_unique<swarm::Fetcher>(swarm::FetchOptions{.seed = options_.seed + wanted});
+  fetcher_ = std::make_unique<swarm::Fetcher>(
+      swarm::FetchOptions{.seed = options_.seed + wanted,
+                          .first_timeout = std::clamp<Duration>(2 * exchange_time_, 1s, 5s)});
   const Record& record = chain_.At(wanted);
   fetched_.assign(layout_.num_tiles(), nullptr);
   std::vector<swarm::ObjectRef> objects;

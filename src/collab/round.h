@@ -148,7 +148,7 @@ class RoundMachine {
     std::map<PeerId, std::map<Hash, std::string>> arrived;  ///< owner -> commitment -> "" or why bad
     std::set<WorkerIndex> cut;
     std::set<PeerId> slow;  ///< owners that let an attempt time out
-    std::optional<Time> first_done;
+    std::optional<Time> first_commitment;
   };
 
   // round_work.cc: own work, commitments, parts

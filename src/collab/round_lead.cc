@@ -17,7 +17,7 @@ void RoundMachine::StartAttempt(Term term, Time now, Effects& out) {
   lead_->phase = Lead::Phase::kCollect;
   lead_->since = now;
   lead_->arrived.clear();
-  lead_->first_done.reset();
+  lead_->first_commitment.reset();
   std::vector<PeerId> owners;
   for (const Member& m : parent_.body.members) {
     const bool reachable = m.id == env_.self || env_.presence->Present(m.id);
@@ -70,25 +70,22 @@ void RoundMachine::ConsiderFix(Time now, Effects& out) {
     return;
   }
   bool waiting = false;
-  std::size_t complete = 0;
   for (const WorkerEntry& w : parent_.body.workers) {
     if (w.issued.empty()) continue;
     const auto c = commitments_.find(w.worker);
     const bool known = c != commitments_.end() && !conflicted_.contains(w.worker);
-    if (known && FullyArrived(c->second.Id())) {
-      ++complete;
-      continue;
-    }
+    if (known && FullyArrived(c->second.Id())) continue;
     if (conflicted_.contains(w.worker) || (known && !WhyBad(c->second.Id()).empty()) ||
         resigned_.contains(w.worker)) {
       continue;
     }
     // A silent host is waited for once; a later attempt or term comes after its deadline.
-    const bool here = w.host == env_.self || env_.presence->Present(w.host);
+    // The same for one that is here and has not committed to anything.
+    const bool here = (w.host == env_.self || env_.presence->Present(w.host)) && (known || lead_->attempt == 1);
     const bool silent = env_.presence->connected.contains(w.host) && lead_->term == 0 && lead_->attempt == 1;
     waiting = waiting || ((here || silent) && !unfit_.contains(w.host));
   }
-  if (complete > 0 && !lead_->first_done) lead_->first_done = now;
+  if (!commitments_.empty() && !lead_->first_commitment) lead_->first_commitment = now;
   if (!waiting) Fix(now, out);
 }
 
@@ -160,7 +157,7 @@ void RoundMachine::LeadTick(Time now, Effects& out) {
   };
   const Duration work = std::max(start_.predicted_work, work_time_);
   if (lead_->phase == Lead::Phase::kCollect) {
-    if (lead_->first_done && now - *lead_->first_done > work / 2 + 1s) {
+    if (lead_->first_commitment && now - *lead_->first_commitment > work / 2 + 1s) {
       for (const WorkerEntry& w : parent_.body.workers) {
         if (w.issued.empty() || commitments_.contains(w.worker) || resigned_.contains(w.worker)) continue;
         if (!lead_->cut.insert(w.worker).second) continue;
@@ -173,10 +170,10 @@ void RoundMachine::LeadTick(Time now, Effects& out) {
       }
     }
     // After the first attempt the work is done: only the exchange is waited for.
-    const Duration limit = lead_->attempt == 1 && !lead_->first_done
+    const Duration limit = lead_->attempt == 1 && !lead_->first_commitment
                                ? allowed(work) + allowed(start_.predicted_exchange)
                                : allowed(start_.predicted_exchange) + work / 2 + 1s;
-    const Time from = lead_->first_done.value_or(lead_->since);
+    const Time from = lead_->first_commitment.value_or(lead_->since);
     if (now - std::max(from, lead_->since) > limit) {
       for (const OwnedRun& o : plan_->owners) {  // an owner that reported nothing owns nothing next time
         if (o.owner != env_.self && !commitment_ids_.empty() && !lead_->arrived.contains(o.owner)) {

@@ -244,7 +244,7 @@ void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time no
       proposal && std::find(missing.votes.begin(), missing.votes.end(), from) != missing.votes.end()) {
     SendTo(from, ProposalMessage{id(), proposal->term, 0, *proposal->body}, out);
   }
-  if (lead_ && agreement_.Preparing(term_)) SendTo(from, PrepareMessage{id(), term_}, out);
+  if (agreement_.Preparing(term_)) SendTo(from, PrepareMessage{id(), term_}, out);
   // Arrivals reported into the void are reported again.
   if (plan_ && LeaderOf(parent_.body.members, id().round, plan_->term) == from && !fix_ && !missing.fixed) {
     reported_.clear();

@@ -355,7 +355,7 @@ void Fetcher::Strike(Peer& peer) {
 Duration Fetcher::TimeoutOf(const Peer& peer) const {
   Duration wait = Doubled(options_.first_timeout, peer.strikes, options_.max_timeout);
   if (peer.rate > 0) {
-    const double seconds = 4 * static_cast<double>(kMaxObjectBytes) / peer.rate;
+    const double seconds = 4 * static_cast<double>(peer.asked_bytes) / peer.rate;
     const double limit = Seconds(options_.max_timeout);
     wait = std::max(wait, FromSeconds(std::min(seconds, limit)));
   }
