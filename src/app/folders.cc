@@ -10,12 +10,16 @@ namespace fs = std::filesystem;
 
 std::string ChooseFolder(const std::string& dir, const std::string& run_toml) {
   if (!dir.empty()) return dir;
-  const std::string stem = fs::path(run_toml).stem().string();
   std::error_code ignored;
   for (int k = 1;; ++k) {
-    std::string path = fmt::format("./loom-{}-{}", stem.empty() ? "run" : stem, k);
+    std::string path = fmt::format("./loom-{}-{}", NameOfRun(run_toml), k);
     if (!fs::exists(path, ignored)) return path;
   }
+}
+
+std::string NameOfRun(const std::string& run_toml) {
+  const std::string stem = fs::path(run_toml).stem().string();
+  return stem.empty() ? "run" : stem;
 }
 
 Status MakeFolder(const std::string& path) {

@@ -181,8 +181,8 @@ Finding CheckClock() {
 }
 
 Result<std::uint16_t> Bind(const std::string& where) {
+  const bool any = where.starts_with("*:");
   LOOM_ASSIGN(const net::HostPort parsed, net::HostPort::Parse(where));
-  const bool any = parsed.host == "*";
   LOOM_ASSIGN(const net::SocketAddress address,
               net::SocketAddress::Numeric(any ? net::HostPort{"::", parsed.port} : parsed));
   LOOM_ASSIGN(const net::Listener listener, net::OpenListener(address, any));

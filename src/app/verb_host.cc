@@ -23,13 +23,6 @@ struct Options {
   bool json = false;
 };
 
-std::string NameOf(const std::string& path) {
-  const auto slash = path.rfind('/');
-  std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
-  if (name.ends_with(".toml")) name.resize(name.size() - 5);
-  return name;
-}
-
 Status Host(const Options& options) {
   LOOM_ASSIGN(train::RunFile file, train::LoadRun(options.run_toml));
   for (std::string& path : file.spec.data.paths) path = ResolvePath(path, options.run_toml);
@@ -47,7 +40,7 @@ Status Host(const Options& options) {
   const std::string dir = process.node.dir;
   const auto prepare = [&](node::Node& node) -> Status {
     if (node.has_run()) return {};
-    return node.Host(file, NameOf(options.run_toml));
+    return node.Host(file, NameOfRun(options.run_toml));
   };
   const auto before_run = [&](node::Node& node, Output& out) -> Status {
     LOOM_ASSIGN(const std::string invite,

@@ -1,5 +1,6 @@
-// loom train: one machine. With --one-process it is the plain synchronous loop, the yardstick that
-// a swarm is compared with; --dry-run prints the plan and trains nothing.
+// loom train: one machine, a swarm of one through the same objects as many; the folder goes on where
+// it was, bit for bit. With --one-process it is the plain synchronous loop, the yardstick that a
+// swarm is compared with; --dry-run prints the plan and trains nothing.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "app/model_source.h"
 #include "app/one_process.h"
 #include "app/output.h"
+#include "app/peer_process.h"
 #include "app/plan_output.h"
 #include "app/verbs.h"
 #include "data/dataset.h"
@@ -45,6 +47,7 @@ Status TrainHere(const Options& options, train::RunFile run) {
                         .local = run.local,
                         .workers = static_cast<std::uint32_t>(options.workers),
                         .rounds = run.spec.sync.rounds,
+                        .samples = {},
                         .metrics_path = dir + "/metrics.jsonl"};
   LOOM_ASSIGN(OneProcessResult result, TrainOneProcess(one, dataset.train, cut, out));
   LOOM_RETURN_IF_ERROR(train::ExportHfFolder(dir + "/model", run.spec.model, result.grid,
@@ -69,6 +72,32 @@ Status TrainHere(const Options& options, train::RunFile run) {
   return {};
 }
 
+/// A swarm of one: no port, no invite, the same rounds.
+Status TrainAlone(const Options& options, const train::RunFile& run) {
+  PeerProcess process;
+  process.json = options.json;
+  process.node.local = run.local;
+  process.node.dir = ChooseFolder(options.dir.empty() ? run.local.dir : options.dir, options.run_toml);
+  LOOM_RETURN_IF_ERROR(MakeFolder(process.node.dir));
+  const std::string dir = process.node.dir;
+  const auto prepare = [&](node::Node& node) -> Status {
+    if (!node.has_run()) return node.Host(run, NameOfRun(options.run_toml));
+    train::RunSpec asked = run.spec;
+    asked.model.vocab = node.run().spec.model.vocab;
+    asked.data.paths = node.run().spec.data.paths;
+    LOOM_RETURN_IF_ERROR(train::ResolveSpec(asked));
+    const auto differences =
+        train::DiffSpecs(train::CanonicalSpec(asked), train::CanonicalSpec(node.run().spec));
+    if (differences.empty()) return {};
+    return MakeError(Code::kConflict,
+                     fmt::format("{} holds a run with other settings: {}", dir, differences[0]),
+                     "give another --dir, or the run.toml that the folder began with");
+  };
+  LOOM_RETURN_IF_ERROR(RunPeer(std::move(process), prepare, {}));
+  if (!options.json) fmt::print("next: loom generate {} --prompt \"It was\"\n", dir);
+  return {};
+}
+
 Status Train(const Options& options) {
   LOOM_ASSIGN(train::RunFile run, train::LoadRun(options.run_toml));
   for (std::string& path : run.spec.data.paths) path = ResolvePath(path, options.run_toml);
@@ -77,12 +106,12 @@ Status Train(const Options& options) {
                      fmt::format("--workers {} is outside of 1 .. 1024", options.workers));
   }
   if (options.dry_run) return PrintPlan(run, {.peers = 1, .measure = true}, options.json);
-  if (run.spec.sync.rounds == 0) {
+  if (options.one_process && run.spec.sync.rounds == 0) {
     return MakeError(Code::kInvalid,
                      fmt::format("{}: sync.rounds = 0 has no end in one process", options.run_toml),
                      "set rounds below [sync]");
   }
-  return TrainHere(options, std::move(run));
+  return options.one_process ? TrainHere(options, std::move(run)) : TrainAlone(options, run);
 }
 
 }  // namespace
