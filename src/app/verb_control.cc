@@ -96,14 +96,15 @@ Verb InviteVerb() {
 }
 
 Verb PauseVerb() {
-  return TellVerb("pause", "Let a running peer do no work until loom resume",
-                  "The peer does no work from the next round on; it still votes and serves. loom "
-                  "resume goes on.");
+  return TellVerb(
+      "pause", "Let a running peer do no work until loom resume",
+      "The peer pauses: the others go on without it, and it keeps up with their records. "
+      "loom resume brings it back.");
 }
 
 Verb ResumeVerb() {
   return TellVerb("resume", "Let a paused peer work again",
-                  "The peer works again from the next round on.");
+                  "The peer goes on: it works from the round in which the others list it again.");
 }
 
 Verb FinishVerb() {

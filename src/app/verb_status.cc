@@ -196,11 +196,12 @@ void Show(const json::Value& status, const std::string& dir, Output& out) {
       out.Say("  {}  {:<11}  {}", Short(Text(peer, "id")), Printable(Text(peer, "state")), about);
     }
   }
-  for (const std::string& id : Ids(status, "waits_for")) {
-    out.Say("waits for {}", Short(id));
-  }
-  for (const std::string& id : Ids(status, "critical")) {
-    out.Say("if {} dies this run waits", id == self ? "this peer" : Short(id));
+  const std::vector<std::string> waits_for = Ids(status, "waits_for");
+  for (const std::string& id : waits_for) out.Say("this run waits for {}", Short(id));
+  if (waits_for.empty()) {
+    for (const std::string& id : Ids(status, "critical")) {
+      out.Say("if {} dies this run waits", id == self ? "this peer" : Short(id));
+    }
   }
   const json::Value* running = status.Find("running");
   if (running != nullptr && running->AsBool() != nullptr && !*running->AsBool()) {
