@@ -1,6 +1,7 @@
 // loom init: writes a commented run.toml that runs as it is.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -18,6 +19,7 @@ struct Options {
   std::vector<std::string> data;
   std::string tokenizer = "chars";
   std::uint64_t rounds = 20;
+  std::uint64_t peers = 1;
   std::string out;
   bool force = false;
   bool keys = false;
@@ -49,6 +51,16 @@ Status Init(const Options& options) {
   run.spec.data.paths = options.data;
   run.spec.data.tokenizer = options.tokenizer;
   run.spec.sync.rounds = options.rounds;
+  if (options.peers < 1 || options.peers > 1024) {
+    return MakeError(Code::kInvalid, fmt::format("--peers {} is outside of 1 .. 1024", options.peers));
+  }
+  if (options.peers > 1 && options.rounds > 0) {
+    // The schedule counts the tokens of everybody: with N peers the run uses N times as many.
+    agreed::ScheduleConfig& schedule = run.spec.optim.schedule;
+    schedule.total_tokens = options.peers * options.rounds * run.spec.sync.inner_steps *
+                            run.spec.sync.batch * run.spec.model.context;
+    schedule.warmup_tokens = std::min(schedule.warmup_tokens * options.peers, schedule.total_tokens / 10);
+  }
   const std::string text = train::WriteRun(run);
   LOOM_RETURN_IF_ERROR(train::ParseRun(text, options.out));
   LOOM_RETURN_IF_ERROR(WriteFileAtomic(options.out, AsBytes(text)));
@@ -77,6 +89,8 @@ Verb InitVerb() {
                 args.Option("--tokenizer", "KIND", options->tokenizer,
                             "chars, bytes, or a tokenizer.json");
                 args.Option("--rounds", "N", options->rounds, "Rounds of the run");
+                args.Option("--peers", "N", options->peers,
+                            "Peers expected on average; sizes the learning rate's schedule");
                 args.Option("--out", "FILE", options->out, "File to write");
                 args.Flag("--force", options->force, "Overwrite the file");
                 args.Flag("--keys", options->keys,
