@@ -1,13 +1,16 @@
-// The parts of the demo that every form of it shares: settings, data, the one-process run, the page
-// of text, the summary.
+// The demo from its settings to its summary: four peers (the story is demo_swarm's) or one process,
+// then the yardstick, the losses, the exported model, a page of text.
 #include "app/demo.h"
 
+#include <filesystem>
 #include <memory>
 
+#include "app/demo_swarm.h"
 #include "app/folders.h"
 #include "app/interrupt.h"
 #include "app/model_source.h"
 #include "app/one_process.h"
+#include "app/peer_folder_source.h"
 #include "base/file.h"
 #include "base/time.h"
 #include "data/dataset.h"
@@ -45,65 +48,220 @@ Result<std::string> WritePage(const train::RunSpec& spec, const train::LocalConf
   return Printable(dataset.tokenizer->Decode(page.ids));
 }
 
-Status OneProcessDemo(const DemoOptions& options, train::RunFile run, Output& out) {
-  const Time start = SystemClock().Now();
-  const std::atomic<bool>& cut = InterruptFlag();
-  LOOM_RETURN_IF_ERROR(MakeFolder(options.out));
-  LOOM_RETURN_IF_ERROR(ConfigureCompute(run.spec.determinism, run.local));
-  out.Say("Reading {} and turning it into tokens, one a character.", options.corpus);
-  LOOM_RETURN_IF_ERROR(data::BuildDataset(run.spec.data, options.out + "/data"));
-  LOOM_ASSIGN(const data::Dataset dataset, data::OpenDataset(options.out + "/data"));
-  run.spec.model.vocab = dataset.tokenizer->vocab_size();
-  if (dataset.val.size() < 2) {
-    return MakeError(Code::kInvalid, fmt::format("{} is too short: {} tokens for validation",
-                                                 options.corpus, dataset.val.size()));
+/// What this demo makes in its folder. A folder with other things in it is left alone; what an
+/// earlier demo made is made anew.
+constexpr const char* kMarker = "made-by-loom-demo";
+
+Status PrepareFolder(const std::string& out) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const bool used =
+      fs::exists(out, error) && (!fs::is_directory(out, error) || !fs::is_empty(out, error));
+  if (used && !fs::exists(out + "/" + kMarker, error)) {
+    return MakeError(Code::kConflict, fmt::format("{} exists and no demo made it", out),
+                     "choose another folder with --out");
   }
-  const std::uint64_t parameters = model::ParameterCount(run.spec.model);
+  for (std::uint32_t k = 1; used && k <= kDemoPeers; ++k) {
+    const std::string peer = fmt::format("{}/peer-{}", out, k);
+    if (const auto pid = FolderHolder(peer)) {
+      return MakeError(Code::kConflict, fmt::format("process {} still runs in {}", *pid, peer),
+                       "end it, or choose another folder with --out");
+    }
+    for (const char* end : {"", ".log", ".events"}) fs::remove_all(peer + end, error);
+  }
+  if (used) {
+    for (const char* name : {"data", "model", "summary.json", "run.toml", "one-process.jsonl"}) {
+      fs::remove_all(out + "/" + name, error);
+    }
+  }
+  LOOM_RETURN_IF_ERROR(MakeFolder(out));
+  return WriteFileAtomic(out + "/" + kMarker, ByteView{});
+}
+
+/// What both forms of the demo end with.
+struct Outcome {
+  train::RunSpec spec;  ///< vocab set
+  agreed::TileGrid grid;
+  agreed::FlatBuffer weights;
+  data::Dataset dataset;
+  DemoSummary summary;  ///< but for the fields that Finish fills
+};
+
+Status Finish(const DemoOptions& options, const train::LocalConfig& local, Time start,
+              Outcome& outcome, Output& out) {
+  DemoSummary& summary = outcome.summary;
+  summary.unigram_entropy = data::UnigramEntropy(outcome.dataset.val);
+  summary.bytes_per_token_ddp_bf16 =
+      DdpBf16BytesPerToken(model::ParameterCount(outcome.spec.model), kDemoPeers,
+                           kDemoPeers * train::TokensPerStep(outcome.spec));
+  summary.export_dir = options.out + "/model";
+  LOOM_RETURN_IF_ERROR(train::ExportHfFolder(summary.export_dir, outcome.spec.model, outcome.grid,
+                                             outcome.weights.span(), *outcome.dataset.tokenizer));
+  std::string prompt;
+  LOOM_ASSIGN(const std::string page, WritePage(outcome.spec, local, outcome.grid,
+                                                outcome.weights.span(), outcome.dataset, &prompt));
+  out.Say("\nThe model goes on from \"{}\":\n\n{}\n", prompt, page);
+  summary.seconds = Seconds(SystemClock().Now() - start);
+  const std::string text = json::Dump(summary.ToJson(), 2) + "\n";
+  return WriteFileAtomic(options.out + "/summary.json", AsBytes(text));
+}
+
+void SayModel(const train::RunSpec& spec, const data::Dataset& dataset, Output& out) {
   out.Say(
       "{} characters, {} different ones. The model: {} parameters in {} layers, context {} "
       "characters.",
-      HumanCount(dataset.train.size() + dataset.val.size()), run.spec.model.vocab,
-      HumanCount(parameters), run.spec.model.layers, run.spec.model.context);
-  const double entropy = data::UnigramEntropy(dataset.val);
-  out.Say("Guessing by letter frequency alone would cost {:.3f} nats a character.", entropy);
+      HumanCount(dataset.train.size() + dataset.val.size()), spec.model.vocab,
+      HumanCount(model::ParameterCount(spec.model)), spec.model.layers, spec.model.context);
+}
+
+Status OneProcessDemo(const DemoOptions& options, train::RunFile run, Output& out) {
+  const Time start = SystemClock().Now();
+  LOOM_RETURN_IF_ERROR(ConfigureCompute(run.spec.determinism, run.local));
+  out.Say("Reading {} and turning it into tokens, one a character.", options.corpus);
+  LOOM_RETURN_IF_ERROR(data::BuildDataset(run.spec.data, options.out + "/data"));
+  Outcome outcome;
+  LOOM_ASSIGN(outcome.dataset, data::OpenDataset(options.out + "/data"));
+  run.spec.model.vocab = outcome.dataset.tokenizer->vocab_size();
+  if (outcome.dataset.val.size() < 2) {
+    return MakeError(Code::kInvalid, fmt::format("{} is too short: {} tokens for validation",
+                                                 options.corpus, outcome.dataset.val.size()));
+  }
+  SayModel(run.spec, outcome.dataset, out);
   out.Say("Training in this one process, as if {} workers summed their gradients after every step.",
           kDemoPeers);
-
   const OneProcessOptions one{.spec = run.spec,
                               .local = run.local,
                               .workers = kDemoPeers,
                               .rounds = run.spec.sync.rounds,
-                              .metrics_path = options.out + "/metrics.jsonl"};
-  LOOM_ASSIGN(OneProcessResult result, TrainOneProcess(one, dataset.train, cut, out));
-  LOOM_ASSIGN(const double loss,
-              LossOf(run.spec, run.local, result.grid, result.weights.span(), dataset.val));
-  const std::string export_dir = options.out + "/model";
-  LOOM_RETURN_IF_ERROR(train::ExportHfFolder(export_dir, run.spec.model, result.grid,
-                                             result.weights.span(), *dataset.tokenizer));
-  std::string prompt;
-  LOOM_ASSIGN(const std::string page,
-              WritePage(run.spec, run.local, result.grid, result.weights.span(), dataset, &prompt));
-
-  DemoSummary summary;
+                              .samples = {},
+                              .metrics_path = options.out + "/one-process.jsonl"};
+  LOOM_ASSIGN(OneProcessResult result,
+              TrainOneProcess(one, outcome.dataset.train, InterruptFlag(), out));
+  outcome.spec = run.spec;
+  outcome.grid = result.grid;
+  outcome.weights = std::move(result.weights);
+  DemoSummary& summary = outcome.summary;
+  LOOM_ASSIGN(summary.val_loss, LossOf(outcome.spec, run.local, outcome.grid,
+                                       outcome.weights.span(), outcome.dataset.val));
+  summary.val_loss_one_process = summary.val_loss;
   summary.peers = 1;
   summary.rounds = result.rounds;
   summary.tokens = result.tokens;
-  summary.val_loss = loss;
-  summary.val_loss_one_process = loss;
-  summary.unigram_entropy = entropy;
-  summary.bytes_per_token_ddp_bf16 =
-      DdpBf16BytesPerToken(parameters, kDemoPeers, kDemoPeers * train::TokensPerStep(run.spec));
   summary.roots_equal = true;
-  summary.export_dir = export_dir;
-  summary.seconds = Seconds(SystemClock().Now() - start);
-  const std::string text = json::Dump(summary.ToJson(), 2) + "\n";
-  LOOM_RETURN_IF_ERROR(WriteFileAtomic(options.out + "/summary.json", AsBytes(text)));
-
-  out.Say("\nThe model goes on from \"{}\":\n\n{}\n", prompt, page);
-  out.Say("Loss on text it has not seen: {:.3f} nats a character, {:.3f} below letter frequencies.",
-          loss, entropy - loss);
+  LOOM_RETURN_IF_ERROR(Finish(options, run.local, start, outcome, out));
+  out.Say(
+      "Loss on text it has not seen: {:.3f} nats a character; letter frequencies alone cost "
+      "{:.3f}.",
+      summary.val_loss, summary.unigram_entropy);
   out.Say("{} characters in {}. The model is in {}; try: loom generate {} --prompt \"It was\"",
-          HumanCount(result.tokens), HumanSeconds(summary.seconds), export_dir, export_dir);
+          HumanCount(summary.tokens), HumanSeconds(summary.seconds), summary.export_dir,
+          summary.export_dir);
+  out.Event(summary.ToJson());
+  return {};
+}
+
+/// Whether the folders hold one history: the same records as far as each goes, and at the end of
+/// the longest one of the survivors nothing that another survivor lacks.
+Result<bool> OneHistory(const SwarmEnd& end, const FolderRecords& longest) {
+  bool equal = end.roots_equal;
+  for (const std::string& dir : end.folders) {
+    LOOM_ASSIGN(const FolderRecords folder, ReadFolderRecords(dir));
+    for (std::size_t i = 0; i < std::min(folder.records.size(), longest.records.size()); ++i) {
+      equal = equal && folder.records[i].hash == longest.records[i].hash &&
+              folder.records[i].body.root == longest.records[i].body.root;
+    }
+  }
+  for (const std::string& dir : end.survivors) {
+    LOOM_ASSIGN(const FolderRecords folder, ReadFolderRecords(dir));
+    LOOM_ASSIGN(const FolderModel state, ReadFolderModel(dir));  // checks every root on the way
+    equal = equal && folder.records.size() == longest.records.size() &&
+            state.round == longest.records.size();
+  }
+  return equal;
+}
+
+/// The samples that each worker's part in each round was made of.
+std::vector<std::vector<std::vector<collab::Range>>> SamplesUsed(const FolderRecords& folder) {
+  std::vector<std::vector<std::vector<collab::Range>>> rounds;
+  for (const collab::Record& record : folder.records) {
+    auto& round = rounds.emplace_back();
+    for (const collab::Contribution& c : record.body.contributions) round.push_back(c.ranges);
+  }
+  return rounds;
+}
+
+Status SwarmDemo(const DemoOptions& options, train::RunFile run, Output& out) {
+  namespace fs = std::filesystem;
+  const Time start = SystemClock().Now();
+  SwarmPlan plan;
+  plan.run_toml = options.out + "/run.toml";
+  plan.out = options.out;
+  plan.peers = kDemoPeers;
+  plan.rounds = run.spec.sync.rounds;
+  LOOM_ASSIGN(plan.program, OwnProgram());
+  for (std::string& path : run.spec.data.paths) path = fs::absolute(path).string();
+  LOOM_RETURN_IF_ERROR(WriteFileAtomic(plan.run_toml, AsBytes(train::WriteRun(run))));
+  out.Say(
+      "Four peers will train one model on {}, each a process of its own with a folder of its own.",
+      options.corpus);
+  out.Say("{} rounds of {} steps; after each round they agree on every bit of the result.",
+          plan.rounds, run.spec.sync.inner_steps);
+  LOOM_ASSIGN(const SwarmEnd end, DemoSwarm(plan, out).Run());
+
+  const std::string& dir = end.survivors.front();
+  LOOM_ASSIGN(const FolderRecords folder, ReadFolderRecords(dir));
+  Outcome outcome;
+  outcome.spec = folder.run.spec;
+  LOOM_ASSIGN(outcome.dataset, data::OpenDataset(dir + "/" + std::string(node::kDataFolder)));
+  DemoSummary& summary = outcome.summary;
+  LOOM_ASSIGN(summary.roots_equal, OneHistory(end, folder));
+  out.Say("\nAfter {} rounds {} peers stopped by themselves. Their weights are {}.",
+          folder.records.size(), end.survivors.size(),
+          summary.roots_equal ? "equal in every bit" : "NOT EQUAL");
+  out.Say(
+      "For comparison: one process with the same workers, samples and schedule, which sums the "
+      "gradients after every step.");
+  train::LocalConfig local = run.local;
+  local.threads = 2;
+  LOOM_RETURN_IF_ERROR(ConfigureCompute({}, local));
+  const OneProcessOptions one{.spec = outcome.spec,
+                              .local = local,
+                              .samples = SamplesUsed(folder),
+                              .metrics_path = options.out + "/one-process.jsonl"};
+  LOOM_ASSIGN(OneProcessResult result,
+              TrainOneProcess(one, outcome.dataset.train, InterruptFlag(), out));
+  if (result.interrupted) {
+    return MakeError(Code::kRefused, "stopped by Ctrl-C; the peers' folders are kept");
+  }
+  LOOM_ASSIGN(FolderModel final, ReadFolderModel(dir));
+  outcome.grid = final.model.grid;
+  outcome.weights = std::move(final.model.weights);
+  LOOM_ASSIGN(summary.val_loss, LossOf(outcome.spec, local, outcome.grid, outcome.weights.span(),
+                                       outcome.dataset.val));
+  LOOM_ASSIGN(summary.val_loss_one_process,
+              LossOf(outcome.spec, local, result.grid, result.weights.span(), outcome.dataset.val));
+  summary.peers = kDemoPeers;
+  summary.killed = end.killed;
+  summary.rounds = folder.records.size();
+  summary.tokens = folder.records.empty() ? 0 : folder.records.back().body.tokens;
+  summary.bytes_per_token = summary.tokens == 0 ? 0
+                                                : static_cast<double>(end.bytes_sent) /
+                                                      static_cast<double>(summary.tokens);
+  LOOM_RETURN_IF_ERROR(Finish(options, local, start, outcome, out));
+  SayModel(outcome.spec, outcome.dataset, out);
+  out.Say(
+      "Loss on text that nobody trained on, nats a character: {:.3f} by the peers, {:.3f} in one "
+      "process, {:.3f} by letter frequencies alone.",
+      summary.val_loss, summary.val_loss_one_process, summary.unigram_entropy);
+  out.Say(
+      "Bytes sent, all of them: {} for {} characters, {:.0f} a character. Summing gradients every "
+      "step in bf16 takes {:.0f}: {:.0f} times as many.",
+      HumanBytes(static_cast<double>(end.bytes_sent)), HumanCount(summary.tokens),
+      summary.bytes_per_token, summary.bytes_per_token_ddp_bf16,
+      summary.bytes_per_token_ddp_bf16 / std::max(1e-9, summary.bytes_per_token));
+  out.Say("It took {}. The model is in {}; try: loom generate {} --prompt \"It was\"",
+          HumanSeconds(summary.seconds), summary.export_dir, summary.export_dir);
+  out.Say("Each peer's history is in its folder: loom log --dir {}", dir);
   out.Event(summary.ToJson());
   return {};
 }
@@ -152,7 +310,9 @@ Status RunDemo(const DemoOptions& options) {
   Output out(options.json);
   train::RunFile run = DemoRun(options.corpus, options.rounds);
   LOOM_RETURN_IF_ERROR(train::ResolveSpec(run.spec));
-  return OneProcessDemo(options, std::move(run), out);
+  LOOM_RETURN_IF_ERROR(PrepareFolder(options.out));
+  return options.one_process ? OneProcessDemo(options, std::move(run), out)
+                             : SwarmDemo(options, std::move(run), out);
 }
 
 }  // namespace loom::app

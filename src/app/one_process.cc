@@ -38,6 +38,18 @@ void WriteMetrics(std::FILE* file, const train::ReferenceProgress& p, double tok
   std::fflush(file);
 }
 
+Result<train::ReferenceProgress> NextRound(train::ReferenceTrainer& trainer,
+                                           const OneProcessOptions& options, std::uint64_t round,
+                                           const std::atomic<bool>& cut) {
+  if (options.samples.empty()) return trainer.Round(options.workers, cut);
+  std::vector<std::vector<std::uint64_t>> samples;
+  for (const auto& ranges : options.samples[round]) {
+    LOOM_ASSIGN(auto own, train::SamplesOf(ranges));
+    samples.push_back(std::move(own));
+  }
+  return trainer.RoundOn(samples, cut);
+}
+
 }  // namespace
 
 Result<OneProcessResult> TrainOneProcess(const OneProcessOptions& options,
@@ -54,15 +66,16 @@ Result<OneProcessResult> TrainOneProcess(const OneProcessOptions& options,
   LOOM_ASSIGN(const FileHandle metrics, OpenMetrics(options.metrics_path));
 
   const Time start = SystemClock().Now();
-  while (result.rounds < options.rounds && !cut.load()) {
-    LOOM_ASSIGN(const train::ReferenceProgress p, trainer->Round(options.workers, cut));
+  const std::uint64_t rounds = options.samples.empty() ? options.rounds : options.samples.size();
+  while (result.rounds < rounds && !cut.load()) {
+    LOOM_ASSIGN(const train::ReferenceProgress p, NextRound(*trainer, options, result.rounds, cut));
     result.rounds = p.round;
     result.tokens = p.tokens;
     result.train_loss = p.loss;
     result.seconds = Seconds(SystemClock().Now() - start);
     const double rate = static_cast<double>(p.tokens) / result.seconds;
-    const double left = result.seconds / static_cast<double>(p.round) *
-                        static_cast<double>(options.rounds - p.round);
+    const double left =
+        result.seconds / static_cast<double>(p.round) * static_cast<double>(rounds - p.round);
     WriteMetrics(metrics.get(), p, rate);
     out.Event({{"event", json::Value("round")},
                {"round", json::Value(p.round)},
@@ -70,8 +83,7 @@ Result<OneProcessResult> TrainOneProcess(const OneProcessOptions& options,
                {"tokens", json::Value(p.tokens)},
                {"tokens_per_second", json::Value(rate)}});
     out.Progress(fmt::format("round {}/{}  loss {:.3f}  {:.0f} tok/s  norm {:.2f}  {} left",
-                             p.round, options.rounds, p.loss, rate, p.grad_norm,
-                             HumanSeconds(left)));
+                             p.round, rounds, p.loss, rate, p.grad_norm, HumanSeconds(left)));
   }
   result.interrupted = cut.load();
   return result;

@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <string>
+#include <vector>
 
 #include "agreed/flat_buffer.h"
 #include "agreed/tile_grid.h"
 #include "app/output.h"
+#include "collab/worker.h"
 #include "data/dataset.h"
 #include "train/spec.h"
 
@@ -17,7 +19,10 @@ struct OneProcessOptions {
   train::LocalConfig local;
   std::uint32_t workers = 1;  ///< logical workers whose batches make one optimizer step
   std::uint64_t rounds = 0;   ///< of inner_steps optimizer steps each
-  std::string metrics_path;   ///< JSONL, one line a round, flushed; empty = none
+  /// The samples of each worker in each round, as records name them; empty = workers x inner_steps
+  /// batches in the order of the sampler. Its size then replaces `rounds`.
+  std::vector<std::vector<std::vector<collab::Range>>> samples;
+  std::string metrics_path;  ///< JSONL, one line a round, flushed; empty = none
 };
 
 struct OneProcessResult {

@@ -2,6 +2,9 @@
 // batch.
 #include "train/reference.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "agreed/schedule.h"
 
 namespace loom::train {
@@ -20,23 +23,36 @@ Result<std::unique_ptr<ReferenceTrainer>> ReferenceTrainer::Make(std::shared_ptr
 
 Result<ReferenceProgress> ReferenceTrainer::Round(std::uint32_t workers,
                                                   const std::atomic<bool>& cut) {
+  const std::uint64_t per_worker =
+      std::uint64_t{engine_->spec().sync.inner_steps} * engine_->spec().sync.batch;
+  std::vector<std::vector<std::uint64_t>> samples(workers);
+  for (auto& own : samples) {
+    own.resize(per_worker);
+    std::iota(own.begin(), own.end(), next_sample_);
+    next_sample_ += per_worker;
+  }
+  return RoundOn(samples, cut);
+}
+
+Result<ReferenceProgress> ReferenceTrainer::RoundOn(
+    std::span<const std::vector<std::uint64_t>> samples, const std::atomic<bool>& cut) {
   const RunSpec& spec = engine_->spec();
-  const std::uint64_t batch = spec.sync.batch;
-  const std::uint64_t per_worker = spec.sync.inner_steps * batch;
+  const std::size_t batch = spec.sync.batch;
+  std::size_t longest = 0;
+  for (const auto& own : samples) longest = std::max(longest, own.size());
   LOOM_RETURN_IF_ERROR(engine_->Bind(weights_));
   model::LossSum round;
-  std::vector<std::uint64_t> samples;
-  for (std::uint64_t step = 0; step < spec.sync.inner_steps && !cut.load(); ++step) {
-    samples.clear();
-    for (std::uint64_t worker = 0; worker < workers; ++worker) {
-      for (std::uint64_t i = 0; i < batch; ++i) {
-        samples.push_back(next_sample_ + worker * per_worker + step * batch + i);
-      }
+  std::vector<std::uint64_t> step;
+  for (std::size_t at = 0; at < longest && !cut.load(); at += batch) {
+    step.clear();
+    for (const auto& own : samples) {
+      const std::size_t end = std::min(own.size(), at + batch);
+      for (std::size_t i = at; i < end; ++i) step.push_back(own[i]);
     }
-    const std::uint64_t tokens = samples.size() * spec.model.context;
+    const std::uint64_t tokens = step.size() * spec.model.context;
     engine_->ZeroGradients();
     LOOM_ASSIGN(const model::LossSum loss,
-                engine_->AddGradient(samples, 1.0F / static_cast<float>(tokens)));
+                engine_->AddGradient(step, 1.0F / static_cast<float>(tokens)));
     const float lr = agreed::LearningRate(spec.optim.schedule, progress_.tokens + tokens);
     LOOM_ASSIGN(const optim::StepReport report,
                 optimizer_.Step(weights_, engine_->gradients(), lr));
@@ -48,7 +64,6 @@ Result<ReferenceProgress> ReferenceTrainer::Round(std::uint32_t workers,
     progress_.learning_rate = lr;
     progress_.grad_norm = report.grad_norm;
   }
-  next_sample_ += workers * per_worker;
   ++progress_.round;
   progress_.loss = round.tokens == 0 ? 0 : round.nll / static_cast<double>(round.tokens);
   return progress_;

@@ -30,6 +30,10 @@ class ReferenceTrainer {
   /// m has its own run of inner_steps * batch samples, as a round of the swarm issues them. Stops
   /// after the current step once `cut` is true.
   Result<ReferenceProgress> Round(std::uint32_t workers, const std::atomic<bool>& cut);
+  /// The same on given samples: those of each worker in its own order, as a record of a swarm names
+  /// them. As many steps as the longest of them fills; a worker that has run out sits the rest out.
+  Result<ReferenceProgress> RoundOn(std::span<const std::vector<std::uint64_t>> samples,
+                                    const std::atomic<bool>& cut);
   const ReferenceProgress& progress() const { return progress_; }
 
  private:
