@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "app/cli_fixture.h"
+#include "app/cli_test_fixture.h"
 #include "codec/codec.h"
 #include "collab/engine.h"
 #include "collab/ledger.h"

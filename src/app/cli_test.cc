@@ -1,6 +1,6 @@
 // The real program as a script sees it: help, exit codes, JSON on stdout, named mistakes, and the
 // way from a text to a trained, exported, evaluated model.
-#include "app/cli_fixture.h"
+#include "app/cli_test_fixture.h"
 
 namespace loom::app {
 namespace {

@@ -10,13 +10,13 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 
 #include "agreed/isa.h"
 #include "app/output.h"
 #include "app/verbs.h"
-#include "base/file.h"
 #include "crypto/keys.h"
 #include "net/socket.h"
 #include "node/owner_key.h"
@@ -107,15 +107,14 @@ Finding CheckGpu() {
 }
 
 Finding CheckMemory() {
-  const auto text = ReadFile("/proc/meminfo", 1 << 16);
-  const std::string_view key = "MemAvailable:";
-  const std::size_t at = text ? text->find(key) : std::string::npos;
-  if (at == std::string::npos) return Warn("unknown: no /proc/meminfo", "mount /proc");
+  std::ifstream file("/proc/meminfo");  // its size reads as 0, so it is read line by line
   std::uint64_t kilobytes = 0;
-  const std::size_t digits = text->find_first_of("0123456789", at);
-  if (digits != std::string::npos) {
-    std::from_chars(text->data() + digits, text->data() + text->size(), kilobytes);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("MemAvailable:")) continue;
+    const std::size_t digits = std::min(line.find_first_of("0123456789"), line.size());
+    std::from_chars(line.data() + digits, line.data() + line.size(), kilobytes);
   }
+  if (kilobytes == 0) return Warn("unknown: /proc/meminfo does not say", "mount /proc");
   const std::string found =
       fmt::format("{} free", HumanBytes(static_cast<double>(kilobytes) * 1024));
   if (kilobytes * 1024 >= kMinMemory) return Pass(found);
