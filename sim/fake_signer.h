@@ -7,15 +7,14 @@ namespace loom::sim {
 
 class FakeSigner final : public collab::Signer {
  public:
-  /// `trusting`: every signature is good, for mutations that rewrite messages on their way.
-  explicit FakeSigner(crypto::PublicKey key, bool trusting = false) : key_(key), trusting_(trusting) {}
+  explicit FakeSigner(crypto::PublicKey key) : key_(key) {}
 
   crypto::Signature Sign(std::string_view domain, ByteView message) const override {
     return SignAs(key_, domain, message);
   }
   bool Verify(const crypto::PublicKey& key, std::string_view domain, ByteView message,
               const crypto::Signature& signature) const override {
-    return trusting_ || SignAs(key, domain, message) == signature;
+    return SignAs(key, domain, message) == signature;
   }
 
  private:
@@ -34,7 +33,6 @@ class FakeSigner final : public collab::Signer {
   }
 
   crypto::PublicKey key_;
-  bool trusting_;
 };
 
 }  // namespace loom::sim

@@ -8,7 +8,8 @@ namespace {
 constexpr const char* kPhases[] = {"work", "scatter", "reduce", "vote", "commit"};
 constexpr const char* kFaults[] = {"none",          "leader-killed", "member-killed", "owner-killed",
                                    "leader-frozen", "member-frozen", "partition",     "old-state",
-                                   "loss",          "power-cut",     "all-killed"};
+                                   "loss",          "power-cut",     "all-killed",    "split-vote",
+                                   "short-freeze"};
 constexpr Round kFaultRound = 6;
 constexpr Round kLastRound = 13;
 
@@ -47,11 +48,17 @@ class Director {
     world_.SetWatch([this](std::size_t, const collab::Effect& effect) {
       if (started_ || !Begins(scenario_.phase, round_, effect)) return;
       started_ = true;
-      const Duration spread = scenario_.phase == Phase::kWork ? 2s : scenario_.phase == Phase::kScatter ? 80ms : 50ms;
+      const Duration spread = scenario_.phase == Phase::kWork        ? 2s
+                              : scenario_.fault == Fault::kSplitVote ? 15ms
+                              : scenario_.phase == Phase::kScatter   ? 80ms
+                                                                     : 50ms;
       world_.After(world_.random().Between(0ms, spread), [this] { Strike(); });
     });
     // What "restarted with old state" goes back to: a round or two before the fault.
-    if (scenario_.fault == Fault::kOldState) Snapshot();
+    if (scenario_.fault == Fault::kOldState) {
+      for (std::size_t i = 0; i < world_.size(); ++i) world_.SnapshotDisk(i);
+      Snapshot();
+    }
   }
 
   bool over() const { return over_; }
@@ -152,6 +159,19 @@ class Director {
         }
         break;
       }
+      case Fault::kSplitVote:
+        world_.SetLoss(0.3 + 0.4 * random.Unit());
+        KillHolders(400);
+        return;
+      case Fault::kShortFreeze: {
+        const std::size_t victim = Other();
+        world_.Freeze(victim);
+        world_.After(random.Between(500ms, 7s), [this, victim] {
+          world_.Thaw(victim);
+          over_ = true;
+        });
+        return;
+      }
       case Fault::kAllKilled: {
         const bool power = random.Chance(0.3);
         for (std::size_t i = 0; i < world_.size(); ++i) {
@@ -166,6 +186,25 @@ class Director {
         }
         break;
       }
+    }
+    over_ = true;
+  }
+
+  void KillHolders(int checks) {
+    std::vector<std::size_t> holders;
+    for (std::size_t i = 0; i < world_.size(); ++i) {
+      if (world_.Alive(i) && world_.PeerAt(i).chain().rounds() >= round_) holders.push_back(i);
+    }
+    if (holders.empty() && checks > 0) {
+      world_.After(1ms, [this, checks] { KillHolders(checks - 1); });
+      return;
+    }
+    world_.SetLoss(0);
+    if (holders.size() > 1) holders.resize(1);
+    if (holders.empty() || holders.front() != Leader()) holders.push_back(Leader());
+    for (const std::size_t i : holders) {
+      world_.Kill(i);
+      Restart(i, 4s, 14s);
     }
     over_ = true;
   }

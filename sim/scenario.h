@@ -22,6 +22,8 @@ enum class Fault : std::uint8_t {
   kLoss,
   kPowerCut,
   kAllKilled,
+  kSplitVote,   ///< votes get lost; who first holds the record is killed at once, and the leader
+  kShortFreeze, ///< an owner stops for a few seconds and comes back into a later attempt
 };
 
 struct Scenario {

@@ -17,6 +17,7 @@ using collab::Peer;
 
 constexpr Duration kSyncTime = 3ms;
 constexpr Duration kSilence = 2s;
+constexpr std::uint64_t kMostEvents = 200'000;  ///< a run of the matrix takes a few thousand
 constexpr const char* kFolder = "/peer";
 
 }  // namespace
@@ -38,7 +39,7 @@ World::World(WorldOptions options) : options_(std::move(options)), random_(optio
     node->index = i;
     node->key.bytes = crypto::Sha256(AsBytes(fmt::format("sim peer {} of {}", i, options_.seed))).bytes;
     node->id = crypto::PeerIdOf(node->key);
-    node->signer = std::make_unique<FakeSigner>(node->key, options_.planted.votes_ignored);
+    node->signer = std::make_unique<FakeSigner>(node->key);
     index_.emplace(node->id, i);
     nodes_.push_back(std::move(node));
   }
@@ -393,9 +394,6 @@ void World::Deliver(Node& from, Node& to, std::uint16_t type, const Blob& bytes)
       audit_->Fail(fmt::format("message type {} does not decode: {}", type, message.error().ToString()));
       return;
     }
-    if (options_.planted.votes_ignored) {
-      if (auto* promise = std::get_if<collab::PromiseMessage>(&*message)) promise->promise.last.reset();
-    }
     Call(to, [&](Peer& p, Effects& out) { p.OnMessage(from.id, std::move(*message), now_, out); });
   });
 }
@@ -547,7 +545,8 @@ void World::FinishJob(Node& node) {
   } else if (const auto* next = std::get_if<collab::NextJob>(&job.what)) {
     if (options_.planted.early_overwrite) (void)node.engine->Apply(*next->reduced);
   }
-  if (!std::holds_alternative<collab::CheckPartJob>(job.what)) {
+  if (std::holds_alternative<collab::NextJob>(job.what) || std::holds_alternative<collab::ApplyJob>(job.what) ||
+      std::holds_alternative<collab::LoadStateJob>(job.what)) {
     audit_->SawState(who, node.engine_round, node.engine->Root());
   }
   Call(node, [&](Peer& p, Effects& out) { p.OnComputed(job.job, std::move(result), now_, out); });
@@ -621,6 +620,9 @@ bool World::RunUntil(const std::function<bool()>& done, Duration limit) {
     now_ = item.at;
     ++events_;
     item.run();
+    if (events_ > kMostEvents) {
+      audit_->Fail(fmt::format("a livelock: {} events in {:.1f} s", events_, Seconds(now_.time_since_epoch())));
+    }
     if (now_ - checked >= 50ms) {
       checked = now_;
       CheckHang();

@@ -27,10 +27,9 @@
 
 namespace loom::sim {
 
-/// Defects planted on purpose; each must be caught.
+/// Defects of the machine planted on purpose, each must be caught; collab/mutations.h has those of the code.
 struct Planted {
   bool vote_not_synced = false;   ///< the disk says "synced" and is not
-  bool votes_ignored = false;     ///< promises lose the vote they carry
   bool early_overwrite = false;   ///< W takes the step when the root is computed, before the record
 };
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "collab/chain.h"
+#include "collab/mutations.h"
 
 namespace loom::collab {
 namespace {
@@ -228,7 +229,7 @@ void Agreement::ConsiderPromises(Actions& out) {
     if (p.last && (highest == nullptr || p.last->vote.term > highest->vote.term)) highest = &*p.last;
   }
   if (!IsQuorum(members_, who, rule_)) return;
-  if (highest != nullptr) {
+  if (highest != nullptr && !LOOM_PLANTED(votes_ignored)) {
     ProposeBody(highest->body, out);
   } else {
     leading_->phase = Leading::Phase::kChoosing;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "collab/mutations.h"
 #include "collab/quorum.h"
 
 namespace loom::collab {
@@ -95,6 +96,7 @@ void Settle(const Body& parent, const Choices& choices, Body& body) {
     }
     for (const Range& r : Prefix(w.issued, used).value_or(std::vector<Range>{})) {
       body.fates.push_back({w.worker, r, Fate::kUsed});
+      if (LOOM_PLANTED(retry_counted_twice)) body.returned.push_back(r);
     }
     const bool spoiled = std::find(choices.spoiled.begin(), choices.spoiled.end(), w.worker) !=
                          choices.spoiled.end();

@@ -149,6 +149,7 @@ class RoundMachine {
     std::set<WorkerIndex> cut;
     std::set<PeerId> slow;  ///< owners that let an attempt time out
     std::optional<Time> first_commitment;
+    bool waited = false;  ///< the time for work passed once
   };
 
   // round_work.cc: own work, commitments, parts

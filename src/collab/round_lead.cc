@@ -79,10 +79,9 @@ void RoundMachine::ConsiderFix(Time now, Effects& out) {
         resigned_.contains(w.worker)) {
       continue;
     }
-    // A silent host is waited for once; a later attempt or term comes after its deadline.
-    // The same for one that is here and has not committed to anything.
-    const bool here = (w.host == env_.self || env_.presence->Present(w.host)) && (known || lead_->attempt == 1);
-    const bool silent = env_.presence->connected.contains(w.host) && lead_->term == 0 && lead_->attempt == 1;
+    // A host that is silent or has committed to nothing is waited for until one deadline passed.
+    const bool here = (w.host == env_.self || env_.presence->Present(w.host)) && (known || !lead_->waited);
+    const bool silent = env_.presence->connected.contains(w.host) && lead_->term == 0 && !lead_->waited;
     waiting = waiting || ((here || silent) && !unfit_.contains(w.host));
   }
   if (!commitments_.empty() && !lead_->first_commitment) lead_->first_commitment = now;
@@ -169,12 +168,14 @@ void RoundMachine::LeadTick(Time now, Effects& out) {
         }
       }
     }
-    // After the first attempt the work is done: only the exchange is waited for.
-    const Duration limit = lead_->attempt == 1 && !lead_->first_commitment
+    // Once somebody has committed, the rest of the work is nearly done; a new attempt that began
+    // because a member died in the middle of the work still waits for all of it.
+    const Duration limit = commitments_.empty()
                                ? allowed(work) + allowed(start_.predicted_exchange)
                                : allowed(start_.predicted_exchange) + work / 2 + 1s;
     const Time from = lead_->first_commitment.value_or(lead_->since);
     if (now - std::max(from, lead_->since) > limit) {
+      lead_->waited = true;
       for (const OwnedRun& o : plan_->owners) {  // an owner that reported nothing owns nothing next time
         if (o.owner != env_.self && !commitment_ids_.empty() && !lead_->arrived.contains(o.owner)) {
           lead_->slow.insert(o.owner);

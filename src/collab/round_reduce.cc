@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "agreed/combine.h"
+#include "collab/mutations.h"
 #include "collab/round.h"
 #include "crypto/hash.h"
 
@@ -42,12 +43,14 @@ void RoundMachine::OnPlan(const PeerId& from, const Plan& plan, Time now, Effect
   reduce_started_ = false;
   my_reduced_.clear();
   reported_.clear();
-  gather_ = Gather{};
+  if (!LOOM_PLANTED(attempts_mixed) || !gather_) {
+    gather_ = Gather{};
+    gather_->bytes.resize(env_.layout->total());
+    gather_->have.assign(env_.layout->num_tiles(), false);
+    gather_->missing = env_.layout->num_tiles();
+  }
   gather_->term = plan.term;
   gather_->attempt = plan.attempt;
-  gather_->bytes.resize(env_.layout->total());
-  gather_->have.assign(env_.layout->num_tiles(), false);
-  gather_->missing = env_.layout->num_tiles();
   for (const auto& [worker, own] : own_) Scatter(own, out);
   ReportArrivals(now, out);
 }
@@ -132,7 +135,8 @@ void RoundMachine::OnReducedRun(TileRun run, Result<Bytes> bytes, Time now, Effe
 }
 
 void RoundMachine::OnReduced(const PeerId& from, const Reduced& reduced, Time now, Effects& out) {
-  if (decided_ || !plan_ || reduced.term != plan_->term || reduced.attempt != plan_->attempt) return;
+  const bool current = plan_ && reduced.term == plan_->term && reduced.attempt == plan_->attempt;
+  if (decided_ || !plan_ || (!current && !LOOM_PLANTED(attempts_mixed))) return;
   const OwnedRun* owned = RunOf(from);
   const Member* member = FindMember(parent_.body.members, from);
   if (owned == nullptr || member == nullptr || reduced.run.count == 0 ||

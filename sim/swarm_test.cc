@@ -1,0 +1,173 @@
+// Whole swarms without the fault matrix: sizes, joins, leaves, slow and poisoned peers, instruction sets.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "sim/scenario.h"
+
+namespace loom::sim {
+namespace {
+
+/// Runs until every live peer has applied the last round of the config.
+bool Finish(World& world, Round last, Duration limit = 200s) {
+  return world.RunUntil(
+      [&] {
+        for (std::size_t i = 0; i < world.size(); ++i) {
+          if (world.Alive(i) && world.PeerAt(i).applied().body.round < last) return false;
+        }
+        return world.audit().rounds() >= last;
+      },
+      limit);
+}
+
+void ExpectClean(World& world) {
+  for (const std::string& failure : world.audit().failures()) ADD_FAILURE() << failure;
+}
+
+TEST(SwarmTest, FromOneToFivePeers) {
+  for (std::size_t peers = 1; peers <= 5; ++peers) {
+    WorldOptions options = SmallWorld(10 + peers);
+    options.peers = peers;
+    options.config.rounds = 9;
+    World world(options);
+    world.SetHangBound(17s);
+    for (std::size_t i = 0; i < peers; ++i) world.Start(i);
+    EXPECT_TRUE(Finish(world, 9)) << peers;
+    ExpectClean(world);
+    EXPECT_EQ(world.audit().At(9).body.members.size(), peers);
+    EXPECT_EQ(world.audit().At(9).body.contributions.size(), peers);
+    for (std::size_t i = 1; i < peers; ++i) EXPECT_EQ(world.EngineAt(i).Root(), world.EngineAt(0).Root());
+  }
+}
+
+TEST(SwarmTest, R11APeerThatComesLateIsListedAndContributesInTheNextRound) {
+  WorldOptions options = SmallWorld(21);
+  options.config.rounds = 24;
+  World world(options);
+  for (std::size_t i = 0; i < 4; ++i) world.Start(i);
+  ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 14; }, 100s));
+  world.Start(4);  // the first rounds are pruned everywhere: it fetches a whole state
+  EXPECT_TRUE(Finish(world, 24));
+  ExpectClean(world);
+  Round listed = 0;
+  for (Round r = 1; r <= 24 && listed == 0; ++r) {
+    if (collab::IsMember(world.audit().At(r).body.members, world.IdOf(4))) listed = r;
+  }
+  ASSERT_GT(listed, 0U);
+  EXPECT_LE(listed, 18U);
+  const auto& next = world.audit().At(listed + 1).body.contributions;
+  EXPECT_TRUE(std::any_of(next.begin(), next.end(), [&](const auto& c) { return c.peer == world.IdOf(4); }));
+}
+
+TEST(SwarmTest, R12ALeavingPeerIsDelistedAndTheRestGoOn) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    WorldOptions options = SmallWorld(seed);
+    options.peers = 3;
+    options.config.rounds = 12;
+    World world(options);
+    world.SetHangBound(17s);
+    for (std::size_t i = 0; i < 3; ++i) world.Start(i);
+    ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 5; }, 100s));
+    const std::size_t leaver = seed % 3;
+    world.Leave(leaver);
+    ASSERT_TRUE(world.RunUntil([&] { return world.PeerAt(leaver).state() == collab::PeerState::kStopped; }, 60s))
+        << "seed " << seed;
+    EXPECT_FALSE(collab::IsMember(world.PeerAt(leaver).chain().head().body.members, world.IdOf(leaver)));
+    world.Kill(leaver);
+    EXPECT_TRUE(Finish(world, 12)) << "seed " << seed;
+    ExpectClean(world);
+  }
+}
+
+TEST(SwarmTest, ASlowPeerDoesFewerStepsAndBlocksNobody) {
+  WorldOptions options = SmallWorld(31);
+  options.config.rounds = 14;
+  options.speed = {1, 1, 0.1, 1, 1};
+  World world(options);
+  world.SetHangBound(17s);
+  for (std::size_t i = 0; i < 5; ++i) world.Start(i);
+  EXPECT_TRUE(Finish(world, 14));
+  ExpectClean(world);
+  const auto& body = world.audit().At(14).body;
+  std::uint64_t slow = 0;
+  std::uint64_t fast = 0;
+  for (const auto& c : body.contributions) (c.peer == world.IdOf(2) ? slow : fast) = c.samples;
+  EXPECT_GT(slow, 0U) << "the slow peer contributes";
+  EXPECT_LT(slow * 4, fast);
+  EXPECT_LT(Seconds(world.now().time_since_epoch()), 14 * 5.0) << "at a full-speed pace";
+}
+
+TEST(SwarmTest, R19ABadContributionIsExcludedAndItsPeerNamed) {
+  WorldOptions options = SmallWorld(41);
+  options.config.rounds = 12;
+  options.keep_trace = true;
+  World world(options);
+  world.SetHangBound(17s);
+  world.Poison(3);  // its own loss is NaN: it says so itself
+  for (std::size_t i = 0; i < 5; ++i) world.Start(i);
+  ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 6; }, 100s));
+  world.Corrupt(1);  // well-formed bytes that are not finite: the owners find out
+  EXPECT_TRUE(Finish(world, 12));
+  ExpectClean(world);
+  std::set<Round> without_one;
+  for (Round r = 1; r <= 12; ++r) {
+    bool one = false;
+    for (const auto& c : world.audit().At(r).body.contributions) {
+      EXPECT_NE(c.peer, world.IdOf(3));
+      one = one || c.peer == world.IdOf(1);
+    }
+    if (!one && r > 6) without_one.insert(r);
+  }
+  EXPECT_EQ(without_one.size(), 1U) << "one bad contribution, one round without it";
+  const auto named = [&](std::string_view peer, std::string_view why) {
+    return std::any_of(world.trace().begin(), world.trace().end(), [&](const std::string& line) {
+      return line.find("excluded") != std::string::npos && line.find(peer) != std::string::npos &&
+             line.find(why) != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(named("peer 3: excluded", "not finite"));
+  EXPECT_TRUE(named("of peer 1", "tile"));
+  EXPECT_FALSE(collab::IsMember(world.audit().At(0).body.members, world.IdOf(3)));
+}
+
+TEST(SwarmTest, R28ThreeInstructionSetsAgreeInEveryRound) {
+  WorldOptions options = SmallWorld(51);
+  options.peers = 3;
+  options.config.rounds = 12;
+  options.isa = {agreed::Isa::kPlain,
+                 agreed::IsaSupported(agreed::Isa::kAvx2) ? agreed::Isa::kAvx2 : agreed::Isa::kPlain,
+                 agreed::IsaSupported(agreed::Isa::kAvx512) ? agreed::Isa::kAvx512 : agreed::BestIsa()};
+  World world(options);
+  for (std::size_t i = 0; i < 3; ++i) world.Start(i);
+  EXPECT_TRUE(Finish(world, 12));  // the audit compares every state with the record's root
+  ExpectClean(world);
+  EXPECT_EQ(world.EngineAt(0).Root(), world.EngineAt(1).Root());
+  EXPECT_EQ(world.EngineAt(0).Root(), world.EngineAt(2).Root());
+}
+
+TEST(SwarmTest, R10OfTwoTheSeniorGoesOnAloneAndTheJuniorWaits) {
+  for (const std::size_t victim : {0U, 1U}) {
+    WorldOptions options = SmallWorld(61 + victim);
+    options.peers = 2;
+    options.config.rounds = 10;
+    World world(options);
+    for (std::size_t i = 0; i < 2; ++i) world.Start(i);
+    ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 4; }, 60s));
+    ASSERT_EQ(world.audit().At(4).body.members.size(), 2U);
+    world.Kill(victim);
+    if (victim == 1) {
+      EXPECT_TRUE(Finish(world, 10));
+    } else {
+      EXPECT_FALSE(Finish(world, 10, 60s));
+      EXPECT_EQ(world.PeerAt(1).state(), collab::PeerState::kWaiting);
+      ASSERT_EQ(world.PeerAt(1).View(world.now()).waits_for.size(), 1U);
+      EXPECT_EQ(world.PeerAt(1).View(world.now()).waits_for[0], world.IdOf(0));
+      world.Start(0);
+      EXPECT_TRUE(Finish(world, 10));
+    }
+    ExpectClean(world);
+  }
+}
+
+}  // namespace
+}  // namespace loom::sim
