@@ -131,6 +131,8 @@ void DemoSwarm::Kill(Slot& slot) {
   slot.killed = true;
   slot.child->Signal(SIGKILL);
   kill_at_.reset();
+  out_.Say("kill -9 on peer {}{} in the {} of round {}.", slot.number,
+           slot.leading ? ", the leader," : "", slot.phase, slot.phase_round);
 }
 
 DemoSwarm::Slot* DemoSwarm::Victim() {
@@ -214,7 +216,8 @@ void DemoSwarm::TellOfRound(std::uint64_t round) {
     for (const collab::RangeFate& fate : body.fates) {
       if (fate.fate == collab::Fate::kReturned) returned += fate.range.size();
     }
-    out_.Say("Round {} was finished all the same, with the work of {}.{}", round, who,
+    out_.Say("Round {} was finished all the same, {}.{}", round,
+             who.empty() ? std::string("without anybody's work") : "with the work of " + who,
              returned == 0
                  ? std::string(" No sample was lost.")
                  : fmt::format(" {} samples that did not make it are handed out again.", returned));
@@ -225,16 +228,14 @@ void DemoSwarm::TellOfRound(std::uint64_t round) {
 Status DemoSwarm::Bury(Slot& slot) {
   end_.bytes_sent += std::max(slot.life_bytes, BytesInStatus(slot.dir));
   slot.life_bytes = 0;
-  const std::string phase = fmt::format("{} of round {}", slot.phase, slot.phase_round);
   if (stage_ != Stage::kKillLeader) {
     ++end_.killed;
-    out_.Say("Killed peer {} (kill -9) in the {}. It does not come back.", slot.number, phase);
+    out_.Say("Peer {} is gone for good.", slot.number);
     to_tell_ = slot.phase_round;
     stage_ = Stage::kRunOut;
     return {};
   }
   ++kill_tries_;
-  out_.Say("Killed peer {} (kill -9), the leader, in the {}.", slot.number, phase);
   stage_ = Stage::kDown;
   if (slot.phase == "reduce" && slot.phase_round == killed_round_) {
     ++end_.killed;
