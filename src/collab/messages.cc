@@ -89,7 +89,7 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
     "hello",   "get_records", "record",  "plan",     "commitment", "part",      "arrived",
     "cut",     "fix_set",     "reduced", "prepare",  "promise",    "proposal",  "vote",
     "nack",    "missing",     "join_ask", "join_refused", "leave_ask", "get_leaves", "leaves",
-    "get_objects", "object_data", "not_here"};
+    "get_objects", "object_data", "not_here", "relay"};
 
 template <std::size_t I>
 Result<Message> DecodeAs(ByteView bytes) {
@@ -138,6 +138,14 @@ Bytes Reduced::Text() const {
   return std::move(writer).Take();
 }
 
+Bytes Relay::Text() const {
+  wire::Writer writer;
+  writer.Id(to);
+  writer.Int(type);
+  writer.Id(crypto::Sha256(payload));
+  return std::move(writer).Take();
+}
+
 std::uint16_t TypeOf(const Message& message) {
   return static_cast<std::uint16_t>(kFirstMessageType + message.index());
 }
@@ -146,7 +154,9 @@ std::string_view MessageName(const Message& message) { return kNames[message.ind
 
 bool IsBulk(const Message& message) {
   return std::holds_alternative<Part>(message) || std::holds_alternative<Reduced>(message) ||
-         std::holds_alternative<swarm::ObjectData>(message);
+         std::holds_alternative<swarm::ObjectData>(message) ||
+         (std::holds_alternative<Relay>(message) &&
+          std::get<Relay>(message).payload.size() > kMaxBulkBytes / 16);
 }
 
 Bytes EncodeMessage(const Message& message) {

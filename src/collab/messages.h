@@ -32,7 +32,11 @@ struct Hello {
   Round oldest = 0;            ///< oldest round whose reduced bytes the sender still has, plus its checkpoint
   Round checkpoint = 0;        ///< a round of which it can serve the whole state
   bool leaving = false;
-  template <class A> void Io(A& a) { a(head, seq, seen_seq, oldest, checkpoint, leaving); }
+  std::vector<PeerId> links;   ///< whom the sender is connected to, so that it can relay (R35)
+  template <class A> void Io(A& a) {
+    a(head, seq, seen_seq, oldest, checkpoint, leaving);
+    a.List(links, kMaxMembers, 32, [&](PeerId& p) { a(p); });
+  }
 };
 
 struct GetRecords {
@@ -232,11 +236,27 @@ struct Leaves {
   }
 };
 
+/// A message between two members that cannot reach each other, carried by a third (R35). Signed by
+/// its author; the carrier sees the bytes and can only drop them.
+struct Relay {
+  PeerId from;
+  PeerId to;
+  std::uint16_t type = 0;
+  Bytes payload;
+  crypto::Signature signature;
+  template <class A> void Io(A& a) {
+    a(from, to, type);
+    a.Var(payload, kMaxBodyBytes);
+    a(signature);
+  }
+  Bytes Text() const;  ///< what is signed: receiver, type and the hash of the payload
+};
+
 using Message =
     std::variant<Hello, GetRecords, RecordMessage, Plan, Commitment, Part, Arrived, Cut, FixSet,
                  Reduced, PrepareMessage, PromiseMessage, ProposalMessage, VoteMessage, NackMessage,
                  Missing, JoinAsk, JoinRefused, LeaveAsk, GetLeaves, Leaves, swarm::GetObjects,
-                 swarm::ObjectData, swarm::NotHere>;
+                 swarm::ObjectData, swarm::NotHere, Relay>;
 
 /// The frame type of a message: its place in the variant, plus kFirstMessageType.
 inline constexpr std::uint16_t kFirstMessageType = 64;

@@ -105,6 +105,9 @@ Hello Peer::MyHello() const {
   hello.oldest = restore_.oldest;
   hello.checkpoint = checkpoint_round_;
   hello.leaving = leaving_since_.has_value() || paused_;
+  for (const PeerId& peer : direct_) {
+    if (presence_.Present(peer)) hello.links.push_back(peer);
+  }
   return hello;
 }
 
@@ -119,16 +122,32 @@ void Peer::HelloAll(Effects& out) {
 }
 
 void Peer::OnPeerUp(const PeerId& peer, Time now, Effects& out) {
+  direct_.insert(peer);
+  via_.erase(peer);
+  Attach(peer, now, out);
+  HelloAll(out);
+  AfterMachine(now, out);
+}
+
+void Peer::OnPeerDown(const PeerId& peer, bool refused, Time now, Effects& out) {
+  direct_.erase(peer);
+  Detach(peer, refused, now, out);
+  HelloAll(out);
+  ConsiderRelays(now, out);
+  AfterMachine(now, out);
+}
+
+// A peer can be talked to, by a link of its own or through a carrier.
+void Peer::Attach(const PeerId& peer, Time now, Effects& out) {
   presence_.connected.insert(peer);
   presence_.silent.erase(peer);
   presence_.gone.erase(peer);
   remotes_[peer] = {};
   SayHello(peer, out);
   if (machine_) machine_->OnPresence(now, out);
-  AfterMachine(now, out);
 }
 
-void Peer::OnPeerDown(const PeerId& peer, bool refused, Time now, Effects& out) {
+void Peer::Detach(const PeerId& peer, bool refused, Time now, Effects& out) {
   presence_.connected.erase(peer);
   presence_.silent.erase(peer);
   if (refused) presence_.gone.insert(peer);
@@ -138,7 +157,6 @@ void Peer::OnPeerDown(const PeerId& peer, bool refused, Time now, Effects& out) 
   UpdateJoiners();
   if (fetcher_) CarryFetch(fetcher_->RemoveDonor(peer, now), now, out);
   if (machine_) machine_->OnPresence(now, out);
-  AfterMachine(now, out);
 }
 
 void Peer::OnPeerSilent(const PeerId& peer, bool silent, Time now, Effects& out) {
@@ -154,6 +172,7 @@ void Peer::OnPeerSilent(const PeerId& peer, bool silent, Time now, Effects& out)
     }
   }
   if (machine_) machine_->OnPresence(now, out);
+  HelloAll(out);
   AfterMachine(now, out);
 }
 
@@ -172,7 +191,9 @@ void Peer::Dispatch(const PeerId& from, Message& message, Time now, Effects& out
   std::visit(
       [&](auto& m) {
         using T = std::decay_t<decltype(m)>;
-        if constexpr (std::is_same_v<T, Hello>) {
+        if constexpr (std::is_same_v<T, Relay>) {
+          OnRelay(from, m, now, out);
+        } else if constexpr (std::is_same_v<T, Hello>) {
           OnHello(from, m, now, out);
         } else if constexpr (std::is_same_v<T, GetRecords>) {
           constexpr Round kBatch = 64;
@@ -184,10 +205,7 @@ void Peer::Dispatch(const PeerId& from, Message& message, Time now, Effects& out
         } else if constexpr (std::is_same_v<T, JoinAsk>) {
           OnJoinAsk(from, m, now, out);
         } else if constexpr (std::is_same_v<T, JoinRefused>) {
-          if (state_ == PeerState::kJoining) {
-            reason_ = m.reason;
-            Problem(from, "refused to list this peer: " + m.reason, out);
-          }
+          OnJoinRefused(from, m, out);
         } else if constexpr (std::is_same_v<T, LeaveAsk>) {
           leaving_.insert(from);
           if (machine_) machine_->SetLeaving(leaving_);
@@ -251,6 +269,7 @@ void Peer::AfterMachine(Time now, Effects& out) {
     Decided(now, out);
   }
   Refresh(now, out);
+  Route(out);
 }
 
 void Peer::Decided(Time now, Effects& out) {
@@ -468,6 +487,7 @@ void Peer::OnTick(Time now, Effects& out) {
   if (machine_) machine_->OnTick(now, out);
   if (fetcher_) CarryFetch(fetcher_->Tick(now), now, out);
   AskRecords(now, out);
+  ConsiderRelays(now, out);
   if (machine_ == nullptr || !AtHead()) Advance(now, out);
   LeaveTick(now, out);
   AfterMachine(now, out);

@@ -130,6 +130,8 @@ class Peer {
   void Decided(Time now, Effects& out);
   void Advance(Time now, Effects& out);
   void Applied(Status status, Time now, Effects& out);
+  void Attach(const PeerId& peer, Time now, Effects& out);
+  void Detach(const PeerId& peer, bool refused, Time now, Effects& out);
   void SayHello(const PeerId& to, Effects& out);
   void HelloAll(Effects& out);
   void Enter(PeerState state, std::string reason, Effects& out);
@@ -154,8 +156,15 @@ class Peer {
   void IndexRound(Round round);
   void StopFetching();
 
+  // peer_relay.cc: members without a link of their own
+  void ConsiderRelays(Time now, Effects& out);
+  bool CanRelay(const PeerId& carrier, const PeerId& to) const;
+  void Route(Effects& out) const;
+  void OnRelay(const PeerId& from, Relay& relay, Time now, Effects& out);
+
   // peer_join.cc: asking to be listed, answering those who ask, leaving
   void AskToJoin(Time now, Effects& out);
+  void OnJoinRefused(const PeerId& from, const JoinRefused& refused, Effects& out);
   void OnJoinAsk(const PeerId& from, const JoinAsk& ask, Time now, Effects& out);
   void UpdateJoiners();
   void LeaveTick(Time now, Effects& out);
@@ -198,6 +207,9 @@ class Peer {
   float learning_rate_ = 0;
 
   std::map<PeerId, Remote> remotes_;
+  std::set<PeerId> direct_;                ///< connected by a link of its own
+  std::map<PeerId, PeerId> via_;           ///< reached through a carrier
+  std::map<PeerId, Time> unlinked_since_;
   std::map<PeerId, std::uint64_t> seen_seq_;
   std::deque<std::pair<PeerId, Message>> ahead_;  ///< of the next round, replayed when it begins
   std::size_t ahead_bytes_ = 0;
@@ -220,6 +232,7 @@ class Peer {
   std::uint64_t own_possession_job_ = 0;
   std::optional<JoinAsk> own_ask_;
   Time asked_to_join_{};
+  std::set<PeerId> refused_by_;
   std::set<PeerId> leaving_;
   std::set<PeerId> unfit_;  ///< came back behind what was seen of them (R9)
   std::uint64_t checkpoint_job_ = 0;

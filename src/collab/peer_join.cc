@@ -46,6 +46,16 @@ void Peer::OnJoinAsk(const PeerId& from, const JoinAsk& ask, Time, Effects& out)
   out.push_back(Compute{job, PossessionJob{from, ask.head.hash}});
 }
 
+// One member may lack news that another has; a quorum that refuses will not list this peer.
+void Peer::OnJoinRefused(const PeerId& from, const JoinRefused& refused, Effects& out) {
+  if (Listed() || leaving_since_ || !own_ask_) return;
+  const bool news = refused_by_.insert(from).second;
+  if (news) Problem(from, "refused to list this peer: " + refused.reason, out);
+  if (IsQuorum(chain_.head().body.members, refused_by_, options_.config.quorum)) {
+    Fail("refused to list this peer: " + refused.reason, out);
+  }
+}
+
 // Invites are counted with the joiners already taken up, so that one record cannot use one twice.
 void Peer::UpdateJoiners() {
   std::vector<Joiner> joiners;

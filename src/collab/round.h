@@ -39,6 +39,7 @@ struct Presence {
   std::set<PeerId> connected;
   std::set<PeerId> silent;  ///< connected, but nothing heard for two seconds
   std::set<PeerId> gone;    ///< its connections closed and its redial is refused
+  std::set<PeerId> partial;  ///< not linked to every present member: owns no part if others can (R35)
   bool Present(const PeerId& p) const { return connected.contains(p) && !silent.contains(p); }
 };
 

@@ -19,9 +19,15 @@ void RoundMachine::StartAttempt(Term term, Time now, Effects& out) {
   lead_->arrived.clear();
   lead_->first_commitment.reset();
   std::vector<PeerId> owners;
-  for (const Member& m : parent_.body.members) {
-    const bool reachable = m.id == env_.self || env_.presence->Present(m.id);
-    if (reachable && !lead_->slow.contains(m.id) && !unfit_.contains(m.id)) owners.push_back(m.id);
+  for (const bool also_partial : {false, true}) {
+    if (!owners.empty()) break;
+    for (const Member& m : parent_.body.members) {
+      const bool reachable = m.id == env_.self || env_.presence->Present(m.id);
+      if (reachable && !lead_->slow.contains(m.id) && !unfit_.contains(m.id) &&
+          (also_partial || !env_.presence->partial.contains(m.id))) {
+        owners.push_back(m.id);
+      }
+    }
   }
   if (owners.empty()) owners.push_back(env_.self);
   Plan plan{id(), term, lead_->attempt, {}};
