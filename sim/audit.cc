@@ -42,13 +42,14 @@ void Audit::SawRecord(const std::string& who, const Record& record) {
   const Round round = record.body.round;
   if (round < records_.size()) {
     if (records_[round].hash != record.hash) {
-      Fail(fmt::format("two records of round {}: {} holds {}, another held {}", round, who, record.hash.Short(),
-                       records_[round].hash.Short()));
+      Fail(fmt::format("two records of round {}: {} holds {}, another held {}", round, who,
+                       record.hash.Short(), records_[round].hash.Short()));
     }
     return;
   }
   if (round > records_.size()) {
-    Fail(fmt::format("{} holds record {} before anybody held record {}", who, round, records_.size()));
+    Fail(fmt::format("{} holds record {} before anybody held record {}", who, round,
+                     records_.size()));
     return;
   }
   const Record& parent = records_.back();
@@ -61,8 +62,8 @@ void Audit::SawRecord(const std::string& who, const Record& record) {
 
 void Audit::SawState(const std::string& who, Round round, const Hash& root) {
   if (round < roots_.size() && roots_[round] != root) {
-    Fail(fmt::format("{}: its state has root {} while it should be the one after round {}, {}", who, root.Short(),
-                     round, roots_[round].Short()));
+    Fail(fmt::format("{}: its state has root {} while it should be the one after round {}, {}", who,
+                     root.Short(), round, roots_[round].Short()));
   }
 }
 
@@ -86,22 +87,25 @@ void Audit::CheckLedger(const Record& parent, const Record& record) {
       return out;
     };
     if (numbers(fates) != numbers(w.issued)) {
-      Fail(fmt::format("record {}: the fates of worker {} are not what was issued to it", body.round, w.worker));
+      Fail(fmt::format("record {}: the fates of worker {} are not what was issued to it",
+                       body.round, w.worker));
     }
     std::vector<collab::Range> contributed;
     for (const Contribution& c : body.contributions) {
       if (c.worker == w.worker) contributed = c.ranges;
     }
     if (numbers(contributed) != numbers(used)) {
-      Fail(fmt::format("record {}: worker {} contributed other samples than are counted used", body.round, w.worker));
+      Fail(fmt::format("record {}: worker {} contributed other samples than are counted used",
+                       body.round, w.worker));
     }
   }
   for (const collab::RangeFate& f : body.fates) {
     for (std::uint64_t s = f.range.first; s <= f.range.last; ++s) {
-      if (FateOf(s) != Sample::kIssued) Fail(fmt::format("record {}: sample {} has a second fate", body.round, s));
-      FateOf(s) = f.fate == collab::Fate::kUsed ? Sample::kUsed
-              : f.fate == collab::Fate::kLost ? Sample::kLost
-                                              : Sample::kReturned;
+      if (FateOf(s) != Sample::kIssued)
+        Fail(fmt::format("record {}: sample {} has a second fate", body.round, s));
+      FateOf(s) = f.fate == collab::Fate::kUsed   ? Sample::kUsed
+                  : f.fate == collab::Fate::kLost ? Sample::kLost
+                                                  : Sample::kReturned;
       used_ += f.fate == collab::Fate::kUsed ? 1 : 0;
       returned_ += f.fate == collab::Fate::kReturned ? 1 : 0;
     }
@@ -111,18 +115,22 @@ void Audit::CheckLedger(const Record& parent, const Record& record) {
   for (const collab::Range& r : body.returned) {
     for (std::uint64_t s = r.first; s <= r.last; ++s) {
       ++waiting;
-      if (FateOf(s) != Sample::kReturned) Fail(fmt::format("record {}: sample {} is in the returned list", body.round, s));
+      if (FateOf(s) != Sample::kReturned)
+        Fail(fmt::format("record {}: sample {} is in the returned list", body.round, s));
     }
   }
   std::uint64_t returned = 0;
   for (std::uint64_t s = 0; s < body.next_sample; ++s) {
-    if (FateOf(s) == Sample::kNew) Fail(fmt::format("record {}: sample {} was passed over", body.round, s));
+    if (FateOf(s) == Sample::kNew)
+      Fail(fmt::format("record {}: sample {} was passed over", body.round, s));
     returned += FateOf(s) == Sample::kReturned ? 1 : 0;
   }
-  if (returned != waiting) Fail(fmt::format("record {}: {} samples returned, {} listed", body.round, returned, waiting));
+  if (returned != waiting)
+    Fail(fmt::format("record {}: {} samples returned, {} listed", body.round, returned, waiting));
   std::uint64_t tokens = parent.body.tokens;
   for (const Contribution& c : body.contributions) tokens += c.tokens;
-  if (tokens != body.tokens) Fail(fmt::format("record {}: {} tokens, counted {}", body.round, body.tokens, tokens));
+  if (tokens != body.tokens)
+    Fail(fmt::format("record {}: {} tokens, counted {}", body.round, body.tokens, tokens));
 }
 
 void Audit::Issue(const Body& body) {
@@ -130,7 +138,8 @@ void Audit::Issue(const Body& body) {
     for (const collab::Range& r : w.issued) {
       for (std::uint64_t s = r.first; s <= r.last; ++s) {
         if (FateOf(s) != Sample::kNew && FateOf(s) != Sample::kReturned) {
-          Fail(fmt::format("record {}: sample {} is issued again without having been returned", body.round, s));
+          Fail(fmt::format("record {}: sample {} is issued again without having been returned",
+                           body.round, s));
         }
         FateOf(s) = Sample::kIssued;
       }
@@ -142,7 +151,8 @@ void Audit::Issue(const Body& body) {
 void Audit::CheckReduce(const Record& record) {
   const Body& body = record.body;
   if (body.contributions.empty()) {
-    if (body.root != records_.back().body.root) Fail(fmt::format("record {}: nothing used, another root", body.round));
+    if (body.root != records_.back().body.root)
+      Fail(fmt::format("record {}: nothing used, another root", body.round));
     return;
   }
   std::vector<Blob> inputs;
@@ -155,7 +165,8 @@ void Audit::CheckReduce(const Record& record) {
                                                : Hash{};
     const auto bytes = work_.find(id);
     if (bytes == work_.end()) {
-      Fail(fmt::format("record {}: worker {} never made what it is said to have contributed", body.round, c.worker));
+      Fail(fmt::format("record {}: worker {} never made what it is said to have contributed",
+                       body.round, c.worker));
       return;
     }
     inputs.push_back(bytes->second);
@@ -170,14 +181,16 @@ void Audit::CheckReduce(const Record& record) {
     const std::span<float> values(x.data(), tile.size);
     std::fill(sum.begin(), sum.end(), 0.0);
     for (std::size_t k = 0; k < inputs.size(); ++k) {
-      if (!codec_->Decode(layout_->View(*inputs[k], t), values)) Fail("a contribution does not decode");
+      if (!codec_->Decode(layout_->View(*inputs[k], t), values))
+        Fail("a contribution does not decode");
       for (std::size_t i = 0; i < tile.size; ++i) sum[i] += double{weights[k]} * double{values[i]};
     }
     for (std::size_t i = 0; i < tile.size; ++i) values[i] = static_cast<float>(sum[i]);
     Bytes encoded(layout_->Size(t));
     if (!codec_->Encode(values, encoded)) Fail("the mean does not encode");
     if (t < body.tiles.size() && crypto::Sha256(encoded) != body.tiles[t]) {
-      Fail(fmt::format("record {}: tile {} is not the mean of the listed contributions", body.round, t));
+      Fail(fmt::format("record {}: tile {} is not the mean of the listed contributions", body.round,
+                       t));
       return;
     }
     if (!codec_->Decode(encoded, values)) Fail("the mean does not decode");
@@ -186,7 +199,9 @@ void Audit::CheckReduce(const Record& record) {
     agreed::OuterStep(w, b, values, outer, w, b, agreed::Isa::kPlain);
   }
   const Hash root = agreed::StateRoot(*grid_, w_.span(), b_.span());
-  if (root != body.root) Fail(fmt::format("record {}: root {}, recomputed {}", body.round, body.root.Short(), root.Short()));
+  if (root != body.root)
+    Fail(fmt::format("record {}: root {}, recomputed {}", body.round, body.root.Short(),
+                     root.Short()));
 }
 
 }  // namespace loom::sim

@@ -1,6 +1,6 @@
-// What must hold over all peers and over all history, checked while a simulated run goes on. It sees
-// every record, every piece of work and every state, and recomputes the agreed part of a round by its
-// own plain loops.
+// What must hold over all peers and over all history, checked while a simulated run goes on. It
+// sees every record, every piece of work and every state, and recomputes the agreed part of a round
+// by its own plain loops.
 #pragma once
 
 #include <map>
@@ -21,7 +21,9 @@ class Audit {
         std::span<const float> first_weights);
 
   /// A contributor's commitment and the bytes behind it, whoever made them.
-  void SawCommitment(const collab::Commitment& commitment) { commitments_.emplace(commitment.Id(), commitment); }
+  void SawCommitment(const collab::Commitment& commitment) {
+    commitments_.emplace(commitment.Id(), commitment);
+  }
   void SawWork(Round round, WorkerIndex worker, const collab::EncodedWork& work);
   /// `who` holds this record. The first to hold a round decides what everybody has to hold.
   void SawRecord(const std::string& who, const collab::Record& record);

@@ -1,4 +1,5 @@
-// Signatures without elliptic curves: a keyed hash that anyone could forge, which no simulated peer does.
+// Signatures without elliptic curves: a keyed hash that anyone could forge, which no simulated peer
+// does.
 #pragma once
 
 #include "collab/signer.h"
@@ -22,7 +23,8 @@ class FakeSigner final : public collab::Signer {
     for (const std::byte b : bytes) h = (h ^ static_cast<std::uint64_t>(b)) * 0x100000001B3ULL;
     h ^= bytes.size() + (h >> 29U);
   }
-  static crypto::Signature SignAs(const crypto::PublicKey& key, std::string_view domain, ByteView message) {
+  static crypto::Signature SignAs(const crypto::PublicKey& key, std::string_view domain,
+                                  ByteView message) {
     std::uint64_t h = 0xCBF29CE484222325ULL;
     Mix(h, key.View());
     Mix(h, AsBytes(domain));

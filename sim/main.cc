@@ -1,6 +1,7 @@
 // Runs simulated swarms from the command line:
 //   loom_sim --seed 7 --scenario leader-killed-in-reduce     one run, with its trace
-//   loom_sim --seeds 100 [--scenario NAME]                   seeds 1..100 of every scenario, or of one
+//   loom_sim --seeds 100 [--scenario NAME]                   seeds 1..100 of every scenario, or of
+//   one
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -11,7 +12,9 @@
 namespace {
 
 int Usage() {
-  fmt::print(stderr, "usage: loom_sim --seed N --scenario NAME | --seeds N [--first N] [--scenario NAME]\n");
+  fmt::print(
+      stderr,
+      "usage: loom_sim --seed N --scenario NAME | --seeds N [--first N] [--scenario NAME]\n");
   return 2;
 }
 
@@ -32,7 +35,8 @@ int main(int argc, char** argv) {
     scenarios = {*one};
   }
   const bool trace = args.contains("--seed");
-  const std::uint64_t first = std::strtoull((trace ? args["--seed"] : args["--first"]).c_str(), nullptr, 10);
+  const std::uint64_t first =
+      std::strtoull((trace ? args["--seed"] : args["--first"]).c_str(), nullptr, 10);
   const std::uint64_t count = trace ? 1 : std::strtoull(args["--seeds"].c_str(), nullptr, 10);
   int failed = 0;
   for (const Scenario& scenario : scenarios) {
@@ -44,16 +48,19 @@ int main(int argc, char** argv) {
       longest = std::max(longest, outcome.longest_wait - 3 * outcome.fault_free);
       if (!outcome.failures.empty()) {
         ++bad;
-        fmt::print("FAILED seed {} scenario {}: {}\n", seed, scenario.Name(), outcome.failures.front());
+        fmt::print("FAILED seed {} scenario {}: {}\n", seed, scenario.Name(),
+                   outcome.failures.front());
       }
       if (trace) {
-        fmt::print("{} rounds in {:.1f} s, {} events; samples used {}, returned {}; fault-free round {:.2f} s\n",
-                   outcome.rounds, outcome.virtual_seconds, outcome.events, outcome.used, outcome.returned,
-                   outcome.fault_free);
+        fmt::print(
+            "{} rounds in {:.1f} s, {} events; samples used {}, returned {}; fault-free round "
+            "{:.2f} s\n",
+            outcome.rounds, outcome.virtual_seconds, outcome.events, outcome.used, outcome.returned,
+            outcome.fault_free);
       }
     }
-    fmt::print("{:28} {} seeds, {} failed; longest wait {:+.1f} s over three fault-free rounds\n", scenario.Name(),
-               count, bad, longest);
+    fmt::print("{:28} {} seeds, {} failed; longest wait {:+.1f} s over three fault-free rounds\n",
+               scenario.Name(), count, bad, longest);
     std::fflush(stdout);
     failed += bad;
   }

@@ -1,5 +1,5 @@
-// The fault matrix (design §11): every fault at every phase of a round of five peers, many seeds each.
-// The audit inside checks R5, R17, R20, R37 and promises 1, 2 and 4 in every run.
+// The fault matrix (design §11): every fault at every phase of a round of five peers, many seeds
+// each. The audit inside checks R5, R17, R20, R37 and promises 1, 2 and 4 in every run.
 #include <gtest/gtest.h>
 
 #include "sim/scenario.h"
@@ -21,17 +21,18 @@ TEST_P(FaultMatrixTest, SurvivorsAgreeAndNothingHangs) {
     const Outcome again = RunScenario(GetParam(), {.seed = seed, .trace = true, .planted = {}});
     const std::size_t from = again.trace.size() > 60 ? again.trace.size() - 60 : 0;
     for (std::size_t i = from; i < again.trace.size(); ++i) fmt::print("{}\n", again.trace[i]);
-    ADD_FAILURE() << outcome.failures.front() << "\nreplay: loom_sim --seed " << seed << " --scenario "
-                  << GetParam().Name();
+    ADD_FAILURE() << outcome.failures.front() << "\nreplay: loom_sim --seed " << seed
+                  << " --scenario " << GetParam().Name();
     return;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sim, FaultMatrixTest, ::testing::ValuesIn(FaultMatrix()), [](const auto& param) {
-  std::string name = param.param.Name();
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Sim, FaultMatrixTest, ::testing::ValuesIn(FaultMatrix()),
+                         [](const auto& param) {
+                           std::string name = param.param.Name();
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 TEST(SimTest, TheSameSeedGivesTheSameRun) {
   const Scenario scenario{Fault::kPowerCut, Phase::kVote};

@@ -1,5 +1,5 @@
-// Defects planted on purpose: a simulator that does not catch them proves nothing. This program has its
-// own copy of the core, compiled with LOOM_MUTATIONS.
+// Defects planted on purpose: a simulator that does not catch them proves nothing. This program has
+// its own copy of the core, compiled with LOOM_MUTATIONS.
 #include <gtest/gtest.h>
 
 #include "collab/mutations.h"
@@ -9,12 +9,15 @@ namespace loom::sim {
 namespace {
 
 /// The first failure that some seed of some scenario finds; empty when none does.
-std::string Hunt(const std::vector<Scenario>& scenarios, std::uint64_t seeds, const Planted& planted = {}) {
+std::string Hunt(const std::vector<Scenario>& scenarios, std::uint64_t seeds,
+                 const Planted& planted = {}) {
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     for (const Scenario& scenario : scenarios) {
-      const Outcome outcome = RunScenario(scenario, {.seed = seed, .trace = false, .planted = planted});
+      const Outcome outcome =
+          RunScenario(scenario, {.seed = seed, .trace = false, .planted = planted});
       if (outcome.failures.empty()) continue;
-      fmt::print("caught with seed {} of {}: {}\n", seed, scenario.Name(), outcome.failures.front());
+      fmt::print("caught with seed {} of {}: {}\n", seed, scenario.Name(),
+                 outcome.failures.front());
       return outcome.failures.front();
     }
   }
@@ -31,14 +34,16 @@ TEST_F(MutationTest, WithoutOneNothingIsFound) {
 }
 
 TEST_F(MutationTest, R3AVoteThatIsNotSyncedIsCaught) {
-  const std::string found = Hunt({{Fault::kPowerCut, Phase::kVote}, {Fault::kPowerCut, Phase::kCommit}}, 20,
-                                 {.vote_not_synced = true});
+  const std::string found =
+      Hunt({{Fault::kPowerCut, Phase::kVote}, {Fault::kPowerCut, Phase::kCommit}}, 20,
+           {.vote_not_synced = true});
   EXPECT_NE(found.find("not synced before it left"), std::string::npos) << found;
 }
 
 TEST_F(MutationTest, R4ATakeoverThatIgnoresVotesIsCaught) {
   collab::planted_mutations.votes_ignored = true;
-  const std::string found = Hunt({{Fault::kSplitVote, Phase::kVote}, {Fault::kSplitVote, Phase::kCommit}}, 100);
+  const std::string found =
+      Hunt({{Fault::kSplitVote, Phase::kVote}, {Fault::kSplitVote, Phase::kCommit}}, 100);
   EXPECT_NE(found.find("two records of round"), std::string::npos) << found;
 }
 
@@ -55,7 +60,8 @@ TEST_F(MutationTest, R17ARetryThatCountsTwiceIsCaught) {
 
 TEST_F(MutationTest, R20AReduceThatMixesTwoAttemptsIsCaught) {
   collab::planted_mutations.attempts_mixed = true;
-  const std::string found = Hunt({{Fault::kOwnerKilled, Phase::kReduce}, {Fault::kShortFreeze, Phase::kReduce}}, 100);
+  const std::string found =
+      Hunt({{Fault::kOwnerKilled, Phase::kReduce}, {Fault::kShortFreeze, Phase::kReduce}}, 100);
   EXPECT_NE(found.find("is not the mean of the listed contributions"), std::string::npos) << found;
 }
 

@@ -13,11 +13,17 @@ float NoiseAt(std::uint64_t a, std::uint64_t b) {
   return static_cast<float>(static_cast<std::int64_t>(z) >> 40) * 0x1p-23F;
 }
 
-PlainWorker::PlainWorker(const agreed::TileGrid& grid, const PlainModel& model, const std::uint32_t* step_limit)
-    : grid_(&grid), model_(model), step_limit_(step_limit), velocity_(grid.flat_size()), gradient_(grid.flat_size()) {}
+PlainWorker::PlainWorker(const agreed::TileGrid& grid, const PlainModel& model,
+                         const std::uint32_t* step_limit)
+    : grid_(&grid),
+      model_(model),
+      step_limit_(step_limit),
+      velocity_(grid.flat_size()),
+      gradient_(grid.flat_size()) {}
 
-Result<collab::WorkDone> PlainWorker::Work(const collab::WorkOrder& order, std::span<const float> start,
-                                           std::span<float> theta, const std::atomic<bool>& cut) {
+Result<collab::WorkDone> PlainWorker::Work(const collab::WorkOrder& order,
+                                           std::span<const float> start, std::span<float> theta,
+                                           const std::atomic<bool>& cut) {
   std::copy(start.begin(), start.end(), theta.begin());
   std::vector<std::uint64_t> samples;
   for (const collab::Range& r : order.ranges) {
@@ -41,7 +47,8 @@ Result<collab::WorkDone> PlainWorker::Work(const collab::WorkOrder& order, std::
     }
     if (poisoned_) loss = std::nan("");
     if (!std::isfinite(loss)) {
-      return MakeError(Code::kInvalid, fmt::format("the loss of step {} is not finite", done.steps + 1));
+      return MakeError(Code::kInvalid,
+                       fmt::format("the loss of step {} is not finite", done.steps + 1));
     }
     for (std::size_t i = 0; i < velocity_.size(); ++i) {
       velocity_[i] = model_.momentum * velocity_[i] + gradient_[i];

@@ -1,6 +1,6 @@
-// A model small enough to train thousands of times: every sample is a noisy view of one hidden point,
-// its loss the squared distance to it. The gradient of a sample is a pure function of its number, so
-// that "which samples were used" decides the bits. SGD with momentum.
+// A model small enough to train thousands of times: every sample is a noisy view of one hidden
+// point, its loss the squared distance to it. The gradient of a sample is a pure function of its
+// number, so that "which samples were used" decides the bits. SGD with momentum.
 #pragma once
 
 #include "agreed/tile_grid.h"
@@ -17,7 +17,8 @@ struct PlainModel {
 class PlainWorker final : public collab::Worker {
  public:
   /// `step_limit` is read at each Work: no more inner steps than that. It outlives the worker.
-  PlainWorker(const agreed::TileGrid& grid, const PlainModel& model, const std::uint32_t* step_limit);
+  PlainWorker(const agreed::TileGrid& grid, const PlainModel& model,
+              const std::uint32_t* step_limit);
 
   Result<collab::WorkDone> Work(const collab::WorkOrder& order, std::span<const float> start,
                                 std::span<float> theta, const std::atomic<bool>& cut) override;

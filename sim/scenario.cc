@@ -6,10 +6,10 @@ namespace loom::sim {
 namespace {
 
 constexpr const char* kPhases[] = {"work", "scatter", "reduce", "vote", "commit"};
-constexpr const char* kFaults[] = {"none",          "leader-killed", "member-killed", "owner-killed",
-                                   "leader-frozen", "member-frozen", "partition",     "old-state",
-                                   "loss",          "power-cut",     "all-killed",    "split-vote",
-                                   "short-freeze"};
+constexpr const char* kFaults[] = {
+    "none",          "leader-killed", "member-killed", "owner-killed", "leader-frozen",
+    "member-frozen", "partition",     "old-state",     "loss",         "power-cut",
+    "all-killed",    "split-vote",    "short-freeze"};
 constexpr Round kFaultRound = 6;
 constexpr Round kLastRound = 13;
 
@@ -44,7 +44,8 @@ bool Begins(Phase phase, Round round, const collab::Effect& effect) {
 
 class Director {
  public:
-  Director(World& world, const Scenario& scenario, Round round) : world_(world), scenario_(scenario), round_(round) {
+  Director(World& world, const Scenario& scenario, Round round)
+      : world_(world), scenario_(scenario), round_(round) {
     world_.SetWatch([this](std::size_t, const collab::Effect& effect) {
       if (started_ || !Begins(scenario_.phase, round_, effect)) return;
       started_ = true;
@@ -75,7 +76,8 @@ class Director {
   }
 
   std::size_t Leader() const {
-    const auto& members = world_.audit().At(std::min(round_ - 1, world_.audit().rounds())).body.members;
+    const auto& members =
+        world_.audit().At(std::min(round_ - 1, world_.audit().rounds())).body.members;
     return world_.IndexOf(collab::LeaderOf(members, round_, 0)).value_or(0);
   }
 
@@ -99,7 +101,8 @@ class Director {
         const std::size_t victim = scenario_.fault == Fault::kLeaderKilled ? Leader() : Other();
         world_.Kill(victim);
         if (random.Chance(0.6)) Restart(victim, 500ms, 12s);
-        if (scenario_.fault == Fault::kOwnerKilled && random.Chance(0.5)) {  // and another while it is handled
+        if (scenario_.fault == Fault::kOwnerKilled &&
+            random.Chance(0.5)) {  // and another while it is handled
           world_.After(random.Between(0ms, 300ms), [this] {
             for (std::size_t i = 0; i < world_.size(); ++i) {
               const std::size_t next = (Leader() + 1 + i) % world_.size();
@@ -220,7 +223,8 @@ class Director {
 
 std::string Scenario::Name() const {
   if (fault == Fault::kNone) return kFaults[0];
-  return fmt::format("{}-in-{}", kFaults[static_cast<std::size_t>(fault)], kPhases[static_cast<std::size_t>(phase)]);
+  return fmt::format("{}-in-{}", kFaults[static_cast<std::size_t>(fault)],
+                     kPhases[static_cast<std::size_t>(phase)]);
 }
 
 std::vector<Scenario> FaultMatrix() {
@@ -269,8 +273,8 @@ Outcome RunScenario(const Scenario& scenario, const RunOptions& run) {
       for (std::size_t i = 0; i < world.size(); ++i) {
         if (!world.Alive(i)) continue;
         const collab::PeerView view = world.PeerAt(i).View(world.now());
-        where += fmt::format("; peer {} at round {} {} {} ({})", i, view.head.round, PeerStateName(view.state),
-                             view.phase, view.reason);
+        where += fmt::format("; peer {} at round {} {} {} ({})", i, view.head.round,
+                             PeerStateName(view.state), view.phase, view.reason);
       }
       outcome.failures.push_back("not everybody came to the last round" + where);
     }
@@ -283,7 +287,8 @@ Outcome RunScenario(const Scenario& scenario, const RunOptions& run) {
     outcome.returned = world.audit().returned_samples();
     return outcome;
   };
-  // Everybody is listed before anything breaks; the last rounds of that time measure a fault-free one.
+  // Everybody is listed before anything breaks; the last rounds of that time measure a fault-free
+  // one.
   Time third{};
   const bool warm = world.RunUntil(
       [&] {
@@ -297,7 +302,8 @@ Outcome RunScenario(const Scenario& scenario, const RunOptions& run) {
     return finish(false);
   }
   outcome.fault_free = Seconds(world.last_commit() - third);
-  outcome.fault_free = std::max(outcome.fault_free, Seconds(options.step_time) * options.config.inner_steps);
+  outcome.fault_free =
+      std::max(outcome.fault_free, Seconds(options.step_time) * options.config.inner_steps);
   world.SetHangBound(FromSeconds(3 * outcome.fault_free + 10));
   Director director(world, scenario, fault_round);
   const bool done = world.RunUntil(

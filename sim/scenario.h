@@ -1,5 +1,5 @@
-// The fault matrix: one fault at one phase of one round of a swarm of five, then recovery, with every
-// promise checked by the audit. `loom_sim --seed N --scenario NAME` replays any cell.
+// The fault matrix: one fault at one phase of one round of a swarm of five, then recovery, with
+// every promise checked by the audit. `loom_sim --seed N --scenario NAME` replays any cell.
 #pragma once
 
 #include <string>
@@ -22,8 +22,8 @@ enum class Fault : std::uint8_t {
   kLoss,
   kPowerCut,
   kAllKilled,
-  kSplitVote,   ///< votes get lost; who first holds the record is killed at once, and the leader
-  kShortFreeze, ///< an owner stops for a few seconds and comes back into a later attempt
+  kSplitVote,    ///< votes get lost; who first holds the record is killed at once, and the leader
+  kShortFreeze,  ///< an owner stops for a few seconds and comes back into a later attempt
 };
 
 struct Scenario {
@@ -43,8 +43,8 @@ struct Outcome {
   Round rounds = 0;
   double virtual_seconds = 0;
   std::uint64_t events = 0;
-  double longest_wait = 0;   ///< seconds between commits while a quorum was connected
-  double fault_free = 0;     ///< seconds of a round before the fault
+  double longest_wait = 0;  ///< seconds between commits while a quorum was connected
+  double fault_free = 0;    ///< seconds of a round before the fault
   std::uint64_t used = 0;
   std::uint64_t returned = 0;
 };

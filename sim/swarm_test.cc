@@ -1,4 +1,5 @@
-// Whole swarms without the fault matrix: sizes, joins, leaves, slow and poisoned peers, instruction sets.
+// Whole swarms without the fault matrix: sizes, joins, leaves, slow and poisoned peers, instruction
+// sets.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -36,7 +37,8 @@ TEST(SwarmTest, FromOneToFivePeers) {
     ExpectClean(world);
     EXPECT_EQ(world.audit().At(9).body.members.size(), peers);
     EXPECT_EQ(world.audit().At(9).body.contributions.size(), peers);
-    for (std::size_t i = 1; i < peers; ++i) EXPECT_EQ(world.EngineAt(i).Root(), world.EngineAt(0).Root());
+    for (std::size_t i = 1; i < peers; ++i)
+      EXPECT_EQ(world.EngineAt(i).Root(), world.EngineAt(0).Root());
   }
 }
 
@@ -56,7 +58,8 @@ TEST(SwarmTest, R11APeerThatComesLateIsListedAndContributesInTheNextRound) {
   ASSERT_GT(listed, 0U);
   EXPECT_LE(listed, 18U);
   const auto& next = world.audit().At(listed + 1).body.contributions;
-  EXPECT_TRUE(std::any_of(next.begin(), next.end(), [&](const auto& c) { return c.peer == world.IdOf(4); }));
+  EXPECT_TRUE(std::any_of(next.begin(), next.end(),
+                          [&](const auto& c) { return c.peer == world.IdOf(4); }));
 }
 
 TEST(SwarmTest, R12ALeavingPeerIsDelistedAndTheRestGoOn) {
@@ -70,9 +73,11 @@ TEST(SwarmTest, R12ALeavingPeerIsDelistedAndTheRestGoOn) {
     ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 5; }, 100s));
     const std::size_t leaver = seed % 3;
     world.Leave(leaver);
-    ASSERT_TRUE(world.RunUntil([&] { return world.PeerAt(leaver).state() == collab::PeerState::kStopped; }, 60s))
+    ASSERT_TRUE(world.RunUntil(
+        [&] { return world.PeerAt(leaver).state() == collab::PeerState::kStopped; }, 60s))
         << "seed " << seed;
-    EXPECT_FALSE(collab::IsMember(world.PeerAt(leaver).chain().head().body.members, world.IdOf(leaver)));
+    EXPECT_FALSE(
+        collab::IsMember(world.PeerAt(leaver).chain().head().body.members, world.IdOf(leaver)));
     world.Kill(leaver);
     EXPECT_TRUE(Finish(world, 12)) << "seed " << seed;
     ExpectClean(world);
@@ -134,9 +139,10 @@ TEST(SwarmTest, R28ThreeInstructionSetsAgreeInEveryRound) {
   WorldOptions options = SmallWorld(51);
   options.peers = 3;
   options.config.rounds = 12;
-  options.isa = {agreed::Isa::kPlain,
-                 agreed::IsaSupported(agreed::Isa::kAvx2) ? agreed::Isa::kAvx2 : agreed::Isa::kPlain,
-                 agreed::IsaSupported(agreed::Isa::kAvx512) ? agreed::Isa::kAvx512 : agreed::BestIsa()};
+  options.isa = {
+      agreed::Isa::kPlain,
+      agreed::IsaSupported(agreed::Isa::kAvx2) ? agreed::Isa::kAvx2 : agreed::Isa::kPlain,
+      agreed::IsaSupported(agreed::Isa::kAvx512) ? agreed::Isa::kAvx512 : agreed::BestIsa()};
   World world(options);
   for (std::size_t i = 0; i < 3; ++i) world.Start(i);
   EXPECT_TRUE(Finish(world, 12));  // the audit compares every state with the record's root

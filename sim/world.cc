@@ -31,13 +31,14 @@ World::World(WorldOptions options) : options_(std::move(options)), random_(optio
   codec_ = codec::ParseCodec(options_.config.codec).value();
   first_weights_.assign(grid_.flat_size(), 0.0F);
   for (const agreed::Tile& tile : grid_.tiles()) {
-    agreed::FillNormal(std::span(first_weights_).subspan(tile.offset, tile.size), options_.config.seed, tile.offset,
-                       0.5F);
+    agreed::FillNormal(std::span(first_weights_).subspan(tile.offset, tile.size),
+                       options_.config.seed, tile.offset, 0.5F);
   }
   for (std::size_t i = 0; i < options_.peers; ++i) {
     auto node = std::make_unique<Node>();
     node->index = i;
-    node->key.bytes = crypto::Sha256(AsBytes(fmt::format("sim peer {} of {}", i, options_.seed))).bytes;
+    node->key.bytes =
+        crypto::Sha256(AsBytes(fmt::format("sim peer {} of {}", i, options_.seed))).bytes;
     node->id = crypto::PeerIdOf(node->key);
     node->signer = std::make_unique<FakeSigner>(node->key);
     index_.emplace(node->id, i);
@@ -65,24 +66,33 @@ std::optional<std::size_t> World::IndexOf(const PeerId& id) const {
 }
 
 void World::Note(std::string line) {
-  if (options_.keep_trace) trace_.push_back(fmt::format("{:9.3f} {}", Seconds(now_.time_since_epoch()), line));
+  if (options_.keep_trace)
+    trace_.push_back(fmt::format("{:9.3f} {}", Seconds(now_.time_since_epoch()), line));
 }
 
-void World::At(Time at, std::function<void()> run) { queue_.push({std::max(at, now_), order_++, std::move(run)}); }
+void World::At(Time at, std::function<void()> run) {
+  queue_.push({std::max(at, now_), order_++, std::move(run)});
+}
 
-void World::After(Duration delay, std::function<void()> action) { At(now_ + delay, std::move(action)); }
+void World::After(Duration delay, std::function<void()> action) {
+  At(now_ + delay, std::move(action));
+}
 
 void World::ForNode(Node& node, std::uint64_t life, std::function<void()> run) {
   if (node.life != life || node.peer == nullptr) return;
   if (node.frozen) {
-    node.held.push_back([this, &node, life, run = std::move(run)]() mutable { ForNode(node, life, std::move(run)); });
+    node.held.push_back([this, &node, life, run = std::move(run)]() mutable {
+      ForNode(node, life, std::move(run));
+    });
     return;
   }
   run();
 }
 
 void World::AtNode(Time at, Node& node, std::function<void()> run) {
-  At(at, [this, &node, life = node.life, run = std::move(run)]() mutable { ForNode(node, life, std::move(run)); });
+  At(at, [this, &node, life = node.life, run = std::move(run)]() mutable {
+    ForNode(node, life, std::move(run));
+  });
 }
 
 template <class F>
@@ -112,17 +122,19 @@ void World::Start(std::size_t peer) {
   }
   const agreed::Isa isa = peer < options_.isa.size() ? options_.isa[peer] : agreed::BestIsa();
   node.engine = std::make_unique<collab::Engine>(
-      grid_, options_.config, codec_, isa, [this, &node](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {
+      grid_, options_.config, codec_, isa,
+      [this, &node](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {
         auto worker = std::make_unique<PlainWorker>(grid_, options_.model, &node.step_limit);
         if (node.poisoned) worker->Poison();
         return std::unique_ptr<collab::Worker>(std::move(worker));
       });
   node.disk.emplace(*node.folder, grid_, node.engine->layout());
   node.runner.emplace(*node.engine);
-  auto restored = node::RestorePeer(*node.folder, *node.engine, genesis_, options_.config, [&](std::span<float> w) {
-    std::copy(first_weights_.begin(), first_weights_.end(), w.begin());
-    return Status{};
-  });
+  auto restored = node::RestorePeer(
+      *node.folder, *node.engine, genesis_, options_.config, [&](std::span<float> w) {
+        std::copy(first_weights_.begin(), first_weights_.end(), w.begin());
+        return Status{};
+      });
   if (!restored) {
     audit_->Fail(fmt::format("peer {} cannot restore: {}", peer, restored.error().ToString()));
     return;
@@ -130,13 +142,14 @@ void World::Start(std::size_t peer) {
   for (const std::string& note : restored->notes) Note(fmt::format("peer {}: {}", peer, note));
   node.disk->Know(restored->peer.records);
   if (!node.old_state && restored->peer.voter.seq < node.said_seq) {
-    audit_->Fail(fmt::format("peer {}: its disk ends at word {}, it said word {}: not synced before it left", peer,
-                             restored->peer.voter.seq, node.said_seq));
+    audit_->Fail(
+        fmt::format("peer {}: its disk ends at word {}, it said word {}: not synced before it left",
+                    peer, restored->peer.voter.seq, node.said_seq));
   }
   node.engine_round = restored->state;
   audit_->SawState(fmt::format("peer {} restored", peer), restored->state, node.engine->Root());
-  Note(fmt::format("peer {} starts at round {} of {}{}", peer, restored->state, restored->peer.records.size(),
-                   node.old_state ? ", old state" : ""));
+  Note(fmt::format("peer {} starts at round {} of {}{}", peer, restored->state,
+                   restored->peer.records.size(), node.old_state ? ", old state" : ""));
   node.old_state = false;
   collab::PeerOptions peer_options;
   peer_options.config = options_.config;
@@ -147,7 +160,9 @@ void World::Start(std::size_t peer) {
   peer_options.seed = random_.Next();
   node.peer = std::make_unique<Peer>(
       peer_options, node.engine->layout(), *node.signer, genesis_, std::move(restored->peer),
-      [](const collab::JoinAsk&, const collab::Chain&) -> Result<std::optional<Hash>> { return std::optional<Hash>{}; });
+      [](const collab::JoinAsk&, const collab::Chain&) -> Result<std::optional<Hash>> {
+        return std::optional<Hash>{};
+      });
   Call(node, [&](Peer& p, Effects& out) { p.Start(now_, out); });
   AtNode(now_ + random_.Between(0ms, options_.timing.tick), node, [this, &node] { Tick(node); });
   for (auto& other : nodes_) {
@@ -162,7 +177,9 @@ void World::Connect(Node& a, Node& b) {
   const Duration delay = random_.Between(2 * options_.latency, 6 * options_.latency);
   At(now_ + delay, [this, &a, &b, la = a.life, lb = b.life] {
     Pair& pair = PairOf(a, b);
-    if (a.life != la || b.life != lb || a.peer == nullptr || b.peer == nullptr || pair.up || pair.cut) return;
+    if (a.life != la || b.life != lb || a.peer == nullptr || b.peer == nullptr || pair.up ||
+        pair.cut)
+      return;
     if (a.frozen || b.frozen) {  // the other side does not answer; dialled again later
       Connect(a, b);
       return;
@@ -185,10 +202,11 @@ void World::Disconnect(Node& a, Node& b, bool refused) {
   pair.waiting.clear();
   const auto tell = [&](Node& at, Node& about) {
     if (at.peer == nullptr) return;
-    AtNode(now_ + random_.Between(options_.latency, 3 * options_.latency), at, [this, &at, &about, refused] {
-      if (PairOf(at, about).up) return;
-      Call(at, [&](Peer& p, Effects& out) { p.OnPeerDown(about.id, refused, now_, out); });
-    });
+    AtNode(now_ + random_.Between(options_.latency, 3 * options_.latency), at,
+           [this, &at, &about, refused] {
+             if (PairOf(at, about).up) return;
+             Call(at, [&](Peer& p, Effects& out) { p.OnPeerDown(about.id, refused, now_, out); });
+           });
   };
   tell(a, b);
   tell(b, a);
@@ -266,15 +284,17 @@ void World::Thaw(std::size_t peer) {
   for (auto& run : held) At(now_, std::move(run));
   for (auto& other : nodes_) {
     if (other->index == peer) continue;
-    AtNode(now_ + random_.Between(options_.latency, 2 * options_.latency), *other, [this, &node, &other = *other] {
-      if (!node.frozen && Reachable(node, other)) BecomeSilent(other, node, false);
-    });
+    AtNode(now_ + random_.Between(options_.latency, 2 * options_.latency), *other,
+           [this, &node, &other = *other] {
+             if (!node.frozen && Reachable(node, other)) BecomeSilent(other, node, false);
+           });
   }
 }
 
 void World::Partition(const std::vector<std::size_t>& minority) {
   const bool close = random_.Chance(0.5);
-  Note(fmt::format("partition: {} against the rest{}", fmt::join(minority, ","), close ? ", connections close" : ""));
+  Note(fmt::format("partition: {} against the rest{}", fmt::join(minority, ","),
+                   close ? ", connections close" : ""));
   for (const std::size_t a : minority) {
     for (std::size_t b = 0; b < nodes_.size(); ++b) {
       if (std::find(minority.begin(), minority.end(), b) != minority.end()) continue;
@@ -323,7 +343,8 @@ void World::WatchSilence(Node& at, Node& about) {
   if (at.peer == nullptr) return;
   AtNode(now_ + kSilence, at, [this, &at, &about] {
     Pair& pair = PairOf(at, about);
-    if (pair.up && (pair.cut || about.frozen || about.peer == nullptr)) BecomeSilent(at, about, true);
+    if (pair.up && (pair.cut || about.frozen || about.peer == nullptr))
+      BecomeSilent(at, about, true);
   });
 }
 
@@ -353,7 +374,9 @@ void World::RestoreDisk(std::size_t peer) {
 
 // --- network
 
-World::Pair& World::PairOf(const Node& a, const Node& b) { return pairs_[std::minmax(a.index, b.index)]; }
+World::Pair& World::PairOf(const Node& a, const Node& b) {
+  return pairs_[std::minmax(a.index, b.index)];
+}
 
 void World::Transmit(Node& from, const PeerId& to, const Message& message) {
   const auto index = IndexOf(to);
@@ -362,13 +385,15 @@ void World::Transmit(Node& from, const PeerId& to, const Message& message) {
   Pair& pair = PairOf(from, node);
   if (!pair.up) return;
   if (loss_ > 0 && random_.Chance(loss_)) {
-    Note(fmt::format("lost: {} of peer {} to peer {}", MessageName(message), from.index, node.index));
+    Note(fmt::format("lost: {} of peer {} to peer {}", MessageName(message), from.index,
+                     node.index));
     return;
   }
   const Blob bytes = MakeBlob(EncodeMessage(message));
   const std::uint16_t type = TypeOf(message);
   Time& free = pair.free[from.index < node.index ? 0 : 1][IsBulk(message) ? 1 : 0];
-  const Time sent = std::max(now_, free) + FromSeconds(static_cast<double>(bytes->size() + 32) / options_.bytes_per_second);
+  const Time sent = std::max(now_, free) + FromSeconds(static_cast<double>(bytes->size() + 32) /
+                                                       options_.bytes_per_second);
   free = sent;
   Time& last = pair.arrived[from.index < node.index ? 0 : 1][IsBulk(message) ? 1 : 0];
   last = std::max(last, sent + options_.latency + random_.Between(0ms, options_.latency / 2));
@@ -391,7 +416,8 @@ void World::Deliver(Node& from, Node& to, std::uint16_t type, const Blob& bytes)
     if (!PairOf(from, to).up) return;
     auto message = collab::DecodeMessage(type, *bytes);
     if (!message) {
-      audit_->Fail(fmt::format("message type {} does not decode: {}", type, message.error().ToString()));
+      audit_->Fail(
+          fmt::format("message type {} does not decode: {}", type, message.error().ToString()));
       return;
     }
     Call(to, [&](Peer& p, Effects& out) { p.OnMessage(from.id, std::move(*message), now_, out); });
@@ -432,15 +458,18 @@ void World::Carry(Node& node, Effects effects) {
         }
       });
     } else if (const auto* tell = std::get_if<collab::Tell>(&effect)) {
-      static constexpr const char* kKinds[] = {"round", "phase", "excluded", "listed", "delisted",
-                                               "takeover", "waiting", "syncing", "problem", "stopped"};
+      static constexpr const char* kKinds[] = {"round",    "phase",    "excluded", "listed",
+                                               "delisted", "takeover", "waiting",  "syncing",
+                                               "problem",  "stopped"};
       const collab::Event& e = tell->event;
       const auto who = IndexOf(e.peer);
       if (options_.keep_trace) {
-        Note(fmt::format("peer {}: {} {}{} {}", node.index, kKinds[static_cast<std::size_t>(e.kind)], e.round,
-                         who && *who != node.index ? fmt::format(" of peer {}", *who) : "", e.text));
+        Note(fmt::format(
+            "peer {}: {} {}{} {}", node.index, kKinds[static_cast<std::size_t>(e.kind)], e.round,
+            who && *who != node.index ? fmt::format(" of peer {}", *who) : "", e.text));
       }
-      if (e.kind == collab::Event::Kind::kStopped && node.peer->state() == collab::PeerState::kFailed) {
+      if (e.kind == collab::Event::Kind::kStopped &&
+          node.peer->state() == collab::PeerState::kFailed) {
         audit_->Fail(fmt::format("peer {} failed: {}", node.index, e.text));
       }
     }
@@ -456,7 +485,8 @@ void World::StartWrite(Node& node, collab::Persist persist) {
 void World::FinishWrite(Node& node) {
   const collab::Persist persist = std::move(node.writes.front());
   node.writes.pop_front();
-  node.fs.IgnoreSyncs(options_.planted.vote_not_synced && std::holds_alternative<collab::AppendVote>(persist.what));
+  node.fs.IgnoreSyncs(options_.planted.vote_not_synced &&
+                      std::holds_alternative<collab::AppendVote>(persist.what));
   const Status written = node.disk->Write(persist);
   node.fs.IgnoreSyncs(false);
   Call(node, [&](Peer& p, Effects& out) {
@@ -475,8 +505,10 @@ Duration World::CostOf(const Node& node, const collab::Job& job) const {
     const double speed = node.index < options_.speed.size() ? options_.speed[node.index] : 1.0;
     return FromSeconds(Seconds(options_.step_time) * static_cast<double>(steps) / speed);
   }
-  return std::holds_alternative<collab::LoadStateJob>(job) || std::holds_alternative<collab::CheckpointJob>(job) ? 6ms
-                                                                                                                 : 2ms;
+  return std::holds_alternative<collab::LoadStateJob>(job) ||
+                 std::holds_alternative<collab::CheckpointJob>(job)
+             ? 6ms
+             : 2ms;
 }
 
 void World::StartJob(Node& node) {
@@ -516,8 +548,8 @@ void World::FinishJob(Node& node) {
     if (const auto* apply = std::get_if<collab::ApplyJob>(&job.what)) {
       // R5: nothing overwrites W before the record is held on disk.
       if (node.folder->records().synced() < apply->round) {
-        audit_->Fail(fmt::format("{}: W({}) is overwritten before record {} is on disk", who, apply->round - 1,
-                                 apply->round));
+        audit_->Fail(fmt::format("{}: W({}) is overwritten before record {} is on disk", who,
+                                 apply->round - 1, apply->round));
       }
     }
     result = node.runner->Run(job.what, std::atomic<bool>(false));
@@ -545,7 +577,8 @@ void World::FinishJob(Node& node) {
   } else if (const auto* next = std::get_if<collab::NextJob>(&job.what)) {
     if (options_.planted.early_overwrite) (void)node.engine->Apply(*next->reduced);
   }
-  if (std::holds_alternative<collab::NextJob>(job.what) || std::holds_alternative<collab::ApplyJob>(job.what) ||
+  if (std::holds_alternative<collab::NextJob>(job.what) ||
+      std::holds_alternative<collab::ApplyJob>(job.what) ||
       std::holds_alternative<collab::LoadStateJob>(job.what)) {
     audit_->SawState(who, node.engine_round, node.engine->Root());
   }
@@ -564,11 +597,14 @@ void World::LookAtRecords(Node& node) {
   // Everything it holds was compared when it came; only what came now is new.
   const Round held = chain.rounds();
   if (held == 0) return;
-  for (Round r = std::min(held, before + 1); r <= held; ++r) audit_->SawRecord(fmt::format("peer {}", node.index), chain.At(r));
+  for (Round r = std::min(held, before + 1); r <= held; ++r)
+    audit_->SawRecord(fmt::format("peer {}", node.index), chain.At(r));
   if (audit_->rounds() > before) {
-    if (quorum_) longest_wait_ = std::max(longest_wait_, now_ - std::max(last_commit_, quorum_since_));
+    if (quorum_)
+      longest_wait_ = std::max(longest_wait_, now_ - std::max(last_commit_, quorum_since_));
     last_commit_ = now_;
-    Note(fmt::format("record {} held by peer {} (term {})", audit_->rounds(), node.index, chain.head().term));
+    Note(fmt::format("record {} held by peer {} (term {})", audit_->rounds(), node.index,
+                     chain.head().term));
   }
 }
 
@@ -601,8 +637,9 @@ void World::CheckHang() {
   if (options_.config.rounds > 0 && audit_->rounds() >= options_.config.rounds) return;
   const Time from = std::max(last_commit_, quorum_since_);
   if (now_ - from > *hang_bound_) {
-    audit_->Fail(fmt::format("hang (R37): a quorum is connected and nothing was committed after round {} for {:.1f} s",
-                             audit_->rounds(), Seconds(now_ - from)));
+    audit_->Fail(fmt::format(
+        "hang (R37): a quorum is connected and nothing was committed after round {} for {:.1f} s",
+        audit_->rounds(), Seconds(now_ - from)));
   }
 }
 
@@ -621,7 +658,8 @@ bool World::RunUntil(const std::function<bool()>& done, Duration limit) {
     ++events_;
     item.run();
     if (events_ > kMostEvents) {
-      audit_->Fail(fmt::format("a livelock: {} events in {:.1f} s", events_, Seconds(now_.time_since_epoch())));
+      audit_->Fail(fmt::format("a livelock: {} events in {:.1f} s", events_,
+                               Seconds(now_.time_since_epoch())));
     }
     if (now_ - checked >= 50ms) {
       checked = now_;

@@ -27,10 +27,11 @@
 
 namespace loom::sim {
 
-/// Defects of the machine planted on purpose, each must be caught; collab/mutations.h has those of the code.
+/// Defects of the machine planted on purpose, each must be caught; collab/mutations.h has those of
+/// the code.
 struct Planted {
-  bool vote_not_synced = false;   ///< the disk says "synced" and is not
-  bool early_overwrite = false;   ///< W takes the step when the root is computed, before the record
+  bool vote_not_synced = false;  ///< the disk says "synced" and is not
+  bool early_overwrite = false;  ///< W takes the step when the root is computed, before the record
 };
 
 struct WorldOptions {
@@ -40,10 +41,10 @@ struct WorldOptions {
   collab::Timing timing;
   std::uint32_t checkpoint_every = 4;
   std::vector<std::uint64_t> tensors = {700, 900, 400};  ///< elements; the tile size is in config
-  Duration step_time = 250ms;      ///< of an inner step at speed 1
-  std::vector<double> speed;       ///< per peer; missing: 1
-  std::vector<agreed::Isa> isa;    ///< per peer; missing: the best one
-  Duration latency = 12ms;         ///< one way, up to 1.5 of it
+  Duration step_time = 250ms;                            ///< of an inner step at speed 1
+  std::vector<double> speed;                             ///< per peer; missing: 1
+  std::vector<agreed::Isa> isa;                          ///< per peer; missing: the best one
+  Duration latency = 12ms;                               ///< one way, up to 1.5 of it
   double bytes_per_second = 4e6;
   PlainModel model;
   Planted planted;
@@ -56,9 +57,9 @@ class World {
   ~World();
 
   // What a scenario does.
-  void Start(std::size_t peer);        ///< a new process on the peer's folder
-  void Kill(std::size_t peer);         ///< kill -9: connections close, redials are refused
-  void PowerCut(std::size_t peer);     ///< unsynced bytes are lost, nobody hears a close
+  void Start(std::size_t peer);     ///< a new process on the peer's folder
+  void Kill(std::size_t peer);      ///< kill -9: connections close, redials are refused
+  void PowerCut(std::size_t peer);  ///< unsynced bytes are lost, nobody hears a close
   void Freeze(std::size_t peer);
   void Thaw(std::size_t peer);
   void Partition(const std::vector<std::size_t>& minority);
@@ -135,7 +136,7 @@ class World {
   struct Pair {
     bool up = false;
     std::uint64_t generation = 0;
-    bool cut = false;  ///< partitioned: bytes wait
+    bool cut = false;                              ///< partitioned: bytes wait
     std::array<std::array<Time, 2>, 2> free{};     ///< per direction and channel
     std::array<std::array<Time, 2>, 2> arrived{};  ///< of the newest message
     std::vector<std::function<void()>> waiting;
@@ -145,7 +146,9 @@ class World {
     Time at;
     std::uint64_t order;
     std::function<void()> run;
-    bool operator<(const Item& other) const { return std::tie(at, order) > std::tie(other.at, other.order); }
+    bool operator<(const Item& other) const {
+      return std::tie(at, order) > std::tie(other.at, other.order);
+    }
   };
 
   void At(Time at, std::function<void()> run);

@@ -3,9 +3,9 @@
 
 int main(int argc, char** argv) {
   using namespace loom::app;
-  return RunCommandLine({DemoVerb(), InitVerb(), TrainVerb(), HostVerb(), JoinVerb(), GenerateVerb(), EvalVerb(),
-                         ExportVerb(), DataCheckVerb(),
-                         StatusVerb(), LogVerb(), InviteVerb(), PauseVerb(), ResumeVerb(), FinishVerb(), LeaveVerb(),
-                         DoctorVerb()},
-                        argc, argv);
+  return RunCommandLine(
+      {DemoVerb(), InitVerb(), TrainVerb(), HostVerb(), JoinVerb(), GenerateVerb(), EvalVerb(),
+       ExportVerb(), DataCheckVerb(), StatusVerb(), LogVerb(), InviteVerb(), PauseVerb(),
+       ResumeVerb(), FinishVerb(), LeaveVerb(), DoctorVerb()},
+      argc, argv);
 }

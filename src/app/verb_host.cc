@@ -29,7 +29,8 @@ Status Host(const Options& options) {
   PeerProcess process;
   process.json = options.json;
   process.node.local = file.local;
-  process.node.dir = ChooseFolder(options.dir.empty() ? file.local.dir : options.dir, options.run_toml);
+  process.node.dir =
+      ChooseFolder(options.dir.empty() ? file.local.dir : options.dir, options.run_toml);
   if (!options.announce.empty()) process.node.local.announce = options.announce;
   if (options.max_up != 0) process.node.local.max_up = options.max_up;
   if (options.max_down != 0) process.node.local.max_down = options.max_down;
@@ -63,24 +64,32 @@ Status Host(const Options& options) {
 
 Verb HostVerb() {
   auto options = std::make_shared<Options>();
-  return {.name = "host",
-          .summary = "Start a run and print the invite with which others join",
-          .example = "loom host run.toml --dir first",
-          .declare =
-              [options](Args& args) {
-                args.Positional("run.toml", options->run_toml, "Settings of the run (loom init writes one)");
-                args.Option("--dir", "DIR", options->dir, "Folder of this peer; default: the first free ./loom-RUN-k");
-                args.Option("--listen", "HOST:PORT", options->listen,
-                            "Where to listen; default: every interface, a port chosen once and kept");
-                args.Option("--announce", "HOST:PORT", options->announce, "Address under which others reach this peer");
-                args.Option("--max-up", "BYTES", options->max_up, "Most bytes a second sent; 0 = no limit");
-                args.Option("--max-down", "BYTES", options->max_down, "Most bytes a second received; 0 = no limit");
-                args.Option("--invite-days", "N", options->invite_days, "Days until the printed invite expires");
-                args.Option("--invite-uses", "N", options->invite_uses, "How many peers may use it");
-                args.Option("--isa", "NAME", options->isa, "Kernel path of agreed arithmetic: auto, plain, avx2, avx512");
-                args.Flag("--json", options->json, "NDJSON events on stdout");
-              },
-          .run = [options] { return Host(*options); }};
+  return {
+      .name = "host",
+      .summary = "Start a run and print the invite with which others join",
+      .example = "loom host run.toml --dir first",
+      .declare =
+          [options](Args& args) {
+            args.Positional("run.toml", options->run_toml,
+                            "Settings of the run (loom init writes one)");
+            args.Option("--dir", "DIR", options->dir,
+                        "Folder of this peer; default: the first free ./loom-RUN-k");
+            args.Option("--listen", "HOST:PORT", options->listen,
+                        "Where to listen; default: every interface, a port chosen once and kept");
+            args.Option("--announce", "HOST:PORT", options->announce,
+                        "Address under which others reach this peer");
+            args.Option("--max-up", "BYTES", options->max_up,
+                        "Most bytes a second sent; 0 = no limit");
+            args.Option("--max-down", "BYTES", options->max_down,
+                        "Most bytes a second received; 0 = no limit");
+            args.Option("--invite-days", "N", options->invite_days,
+                        "Days until the printed invite expires");
+            args.Option("--invite-uses", "N", options->invite_uses, "How many peers may use it");
+            args.Option("--isa", "NAME", options->isa,
+                        "Kernel path of agreed arithmetic: auto, plain, avx2, avx512");
+            args.Flag("--json", options->json, "NDJSON events on stdout");
+          },
+      .run = [options] { return Host(*options); }};
 }
 
 }  // namespace loom::app

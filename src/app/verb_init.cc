@@ -52,14 +52,16 @@ Status Init(const Options& options) {
   run.spec.data.tokenizer = options.tokenizer;
   run.spec.sync.rounds = options.rounds;
   if (options.peers < 1 || options.peers > 1024) {
-    return MakeError(Code::kInvalid, fmt::format("--peers {} is outside of 1 .. 1024", options.peers));
+    return MakeError(Code::kInvalid,
+                     fmt::format("--peers {} is outside of 1 .. 1024", options.peers));
   }
   if (options.peers > 1 && options.rounds > 0) {
     // The schedule counts the tokens of everybody: with N peers the run uses N times as many.
     agreed::ScheduleConfig& schedule = run.spec.optim.schedule;
     schedule.total_tokens = options.peers * options.rounds * run.spec.sync.inner_steps *
                             run.spec.sync.batch * run.spec.model.context;
-    schedule.warmup_tokens = std::min(schedule.warmup_tokens * options.peers, schedule.total_tokens / 10);
+    schedule.warmup_tokens =
+        std::min(schedule.warmup_tokens * options.peers, schedule.total_tokens / 10);
   }
   const std::string text = train::WriteRun(run);
   LOOM_RETURN_IF_ERROR(train::ParseRun(text, options.out));

@@ -29,11 +29,13 @@ Status Join(const Options& options) {
   PeerProcess process;
   process.json = options.json;
   process.node.local.device = options.device;
-  process.node.local.threads = static_cast<std::uint32_t>(std::min<std::uint64_t>(options.threads, 256));
+  process.node.local.threads =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(options.threads, 256));
   process.node.local.announce = options.announce;
   process.node.local.max_up = options.max_up;
   process.node.local.max_down = options.max_down;
-  process.node.local.checkpoint_every = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(options.checkpoint_every, 1, 1000000));
+  process.node.local.checkpoint_every =
+      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(options.checkpoint_every, 1, 1000000));
   process.node.isa = options.isa;
   bool loopback = false;
   if (!options.invite.empty()) {
@@ -41,8 +43,9 @@ Status Join(const Options& options) {
     LOOM_RETURN_IF_ERROR(swarm::CheckInviteTime(*process.node.invite, SystemClock().WallSeconds()));
     process.node.invite_token = options.invite;
     process.node.dir = ChooseFolder(options.dir, process.node.invite->run.Short());
-    loopback = std::all_of(process.node.invite->addresses.begin(), process.node.invite->addresses.end(),
-                           [](const swarm::InviteAddress& a) { return a.address.IsLoopback(); });
+    loopback =
+        std::all_of(process.node.invite->addresses.begin(), process.node.invite->addresses.end(),
+                    [](const swarm::InviteAddress& a) { return a.address.IsLoopback(); });
   } else if (options.dir.empty()) {
     return MakeError(Code::kInvalid, "neither an invite nor --dir was given",
                      "loom join INVITE, or loom join --dir DIR to go on with a folder");
@@ -54,7 +57,9 @@ Status Join(const Options& options) {
                        "give the folder of an earlier loom host or loom join, or an invite");
     }
   }
-  process.node.listen = {!options.listen.empty() ? options.listen : loopback ? "127.0.0.1:0" : "*:0"};
+  process.node.listen = {!options.listen.empty() ? options.listen
+                         : loopback              ? "127.0.0.1:0"
+                                                 : "*:0"};
   LOOM_RETURN_IF_ERROR(MakeFolder(process.node.dir));
   const auto before_run = [&](node::Node& node, Output& out) -> Status {
     out.Event({{"event", json::Value("started")}, {"peer", json::Value(node.id().Hex())}});
@@ -68,25 +73,35 @@ Status Join(const Options& options) {
 
 Verb JoinVerb() {
   auto options = std::make_shared<Options>();
-  return {.name = "join",
-          .summary = "Take part in a run, or go on with the run of a folder",
-          .example = "loom join loom1... --dir mine",
-          .declare =
-              [options](Args& args) {
-                args.Positional("invite", options->invite, "The loom1... line that loom host printed", Need::kOptional);
-                args.Option("--dir", "DIR", options->dir, "Folder of this peer; without an invite: the one to go on with");
-                args.Option("--listen", "HOST:PORT", options->listen,
-                            "Where to listen; default: loopback for a loopback invite, else every interface");
-                args.Option("--announce", "HOST:PORT", options->announce, "Address under which others reach this peer");
-                args.Option("--device", "NAME", options->device, "auto, cpu or cuda");
-                args.Option("--threads", "N", options->threads, "Threads of tensor operators; 0 = half of the processors");
-                args.Option("--max-up", "BYTES", options->max_up, "Most bytes a second sent; 0 = no limit");
-                args.Option("--max-down", "BYTES", options->max_down, "Most bytes a second received; 0 = no limit");
-                args.Option("--checkpoint-every", "ROUNDS", options->checkpoint_every, "Rounds between checkpoints");
-                args.Option("--isa", "NAME", options->isa, "Kernel path of agreed arithmetic: auto, plain, avx2, avx512");
-                args.Flag("--json", options->json, "NDJSON events on stdout");
-              },
-          .run = [options] { return Join(*options); }};
+  return {
+      .name = "join",
+      .summary = "Take part in a run, or go on with the run of a folder",
+      .example = "loom join loom1... --dir mine",
+      .declare =
+          [options](Args& args) {
+            args.Positional("invite", options->invite, "The loom1... line that loom host printed",
+                            Need::kOptional);
+            args.Option("--dir", "DIR", options->dir,
+                        "Folder of this peer; without an invite: the one to go on with");
+            args.Option(
+                "--listen", "HOST:PORT", options->listen,
+                "Where to listen; default: loopback for a loopback invite, else every interface");
+            args.Option("--announce", "HOST:PORT", options->announce,
+                        "Address under which others reach this peer");
+            args.Option("--device", "NAME", options->device, "auto, cpu or cuda");
+            args.Option("--threads", "N", options->threads,
+                        "Threads of tensor operators; 0 = half of the processors");
+            args.Option("--max-up", "BYTES", options->max_up,
+                        "Most bytes a second sent; 0 = no limit");
+            args.Option("--max-down", "BYTES", options->max_down,
+                        "Most bytes a second received; 0 = no limit");
+            args.Option("--checkpoint-every", "ROUNDS", options->checkpoint_every,
+                        "Rounds between checkpoints");
+            args.Option("--isa", "NAME", options->isa,
+                        "Kernel path of agreed arithmetic: auto, plain, avx2, avx512");
+            args.Flag("--json", options->json, "NDJSON events on stdout");
+          },
+      .run = [options] { return Join(*options); }};
 }
 
 }  // namespace loom::app

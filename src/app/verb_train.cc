@@ -1,6 +1,6 @@
-// loom train: one machine, a swarm of one through the same objects as many; the folder goes on where
-// it was, bit for bit. With --one-process it is the plain synchronous loop, the yardstick that a
-// swarm is compared with; --dry-run prints the plan and trains nothing.
+// loom train: one machine, a swarm of one through the same objects as many; the folder goes on
+// where it was, bit for bit. With --one-process it is the plain synchronous loop, the yardstick
+// that a swarm is compared with; --dry-run prints the plan and trains nothing.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -77,7 +77,8 @@ Status TrainAlone(const Options& options, const train::RunFile& run) {
   PeerProcess process;
   process.json = options.json;
   process.node.local = run.local;
-  process.node.dir = ChooseFolder(options.dir.empty() ? run.local.dir : options.dir, options.run_toml);
+  process.node.dir =
+      ChooseFolder(options.dir.empty() ? run.local.dir : options.dir, options.run_toml);
   LOOM_RETURN_IF_ERROR(MakeFolder(process.node.dir));
   const std::string dir = process.node.dir;
   const auto prepare = [&](node::Node& node) -> Status {

@@ -93,7 +93,8 @@ Status VoterState::Apply(ByteView entry) {
       in.Fail("an unknown kind of entry");
   }
   LOOM_RETURN_IF_ERROR(in.Finish("votes.log entry"));
-  if (entry_id != id) *this = VoterState{.id = entry_id, .promised = 0, .vote = {}, .led = {}, .seq = seq};
+  if (entry_id != id)
+    *this = VoterState{.id = entry_id, .promised = 0, .vote = {}, .led = {}, .seq = seq};
   seq = std::max(seq, entry_seq);
   if (kind == Entry::kLed) {
     led = std::max(led.value_or(0), term);
@@ -121,7 +122,8 @@ bool Agreement::MayLead(Term term) const {
   return !decided_ && IsMember(members_, self_) && LeaderOf(members_, id_.round, term) == self_ &&
          term >= state_.promised && (!state_.led || term > *state_.led) &&
          (!leading_ || term > leading_->term) &&
-         // Term 0 chooses freely, which is only safe for who has neither promised nor voted above it.
+         // Term 0 chooses freely, which is only safe for who has neither promised nor voted above
+         // it.
          (term > 0 || (state_.promised == 0 && !state_.vote));
 }
 
@@ -131,7 +133,8 @@ std::optional<Vote> Agreement::DurableVote() const {
 }
 
 std::optional<SendProposal> Agreement::OwnProposal() const {
-  if (!leading_ || leading_->phase != Leading::Phase::kProposed || !leading_->durable) return std::nullopt;
+  if (!leading_ || leading_->phase != Leading::Phase::kProposed || !leading_->durable)
+    return std::nullopt;
   return SendProposal{leading_->term, leading_->body};
 }
 
@@ -191,7 +194,8 @@ void Agreement::OnPrepare(const PeerId& from, Term term, Actions& out) {
   if (proposal_ && proposal_->term < term) proposal_.reset();
   promise_ = promise;
   promise_durable_ = false;
-  Persist(EntryOf(Entry::kPromise, id_, term, state_.seq), SendPromise{from, std::move(promise)}, out);
+  Persist(EntryOf(Entry::kPromise, id_, term, state_.seq), SendPromise{from, std::move(promise)},
+          out);
 }
 
 void Agreement::OnPromise(const Promise& promise, Actions& out) {
@@ -226,7 +230,8 @@ void Agreement::ConsiderPromises(Actions& out) {
   const CastVote* highest = nullptr;
   for (const Promise& p : leading_->promises) {
     who.insert(p.peer);
-    if (p.last && (highest == nullptr || p.last->vote.term > highest->vote.term)) highest = &*p.last;
+    if (p.last && (highest == nullptr || p.last->vote.term > highest->vote.term))
+      highest = &*p.last;
   }
   if (!IsQuorum(members_, who, rule_)) return;
   if (highest != nullptr && !LOOM_PLANTED(votes_ignored)) {
@@ -251,7 +256,8 @@ void Agreement::OnProposal(const PeerId& from, Term term, Blob body, Actions& ou
     }
     return;
   }
-  if (proposal_ && (proposal_->term > term || (proposal_->term == term && proposal_->hash == hash))) {
+  if (proposal_ &&
+      (proposal_->term > term || (proposal_->term == term && proposal_->hash == hash))) {
     return;
   }
   proposal_ = Proposal{term, hash, body};
@@ -291,11 +297,12 @@ void Agreement::OnVote(const Vote& vote, Actions& out) {
     ++of_member;
   }
   if (of_member >= kMaxVotesOfOneMember) {
-    const auto oldest = std::min_element(votes_.begin(), votes_.end(), [&](const Vote& a, const Vote& b) {
-      const bool mine_a = a.peer == vote.peer;
-      const bool mine_b = b.peer == vote.peer;
-      return mine_a != mine_b ? mine_a : a.term < b.term;
-    });
+    const auto oldest =
+        std::min_element(votes_.begin(), votes_.end(), [&](const Vote& a, const Vote& b) {
+          const bool mine_a = a.peer == vote.peer;
+          const bool mine_b = b.peer == vote.peer;
+          return mine_a != mine_b ? mine_a : a.term < b.term;
+        });
     votes_.erase(oldest);
   }
   votes_.insert(std::upper_bound(votes_.begin(), votes_.end(), vote,
@@ -405,7 +412,8 @@ Bytes Agreement::PromiseText(const Promise& promise) const {
   return std::move(out).Take();
 }
 
-// Sequence numbers and signatures are left out: nothing here depends on them, and they grow forever.
+// Sequence numbers and signatures are left out: nothing here depends on them, and they grow
+// forever.
 void Agreement::EncodeState(Writer& out) const {
   const auto put_vote = [&](const Vote& v) {
     out.Id(v.peer);

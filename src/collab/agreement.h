@@ -1,15 +1,16 @@
 // One body per round: single-decree Paxos over the members of the parent record (rules R1-R7, R10).
 //
-// The life of a decision. Term 0 needs no preparation: its leader proposes what it chose. The leader
-// of a later term first gathers promises from a quorum; each promise carries the sender's last vote
-// with its body. If the promises hold a quorum of equal votes, that already is the record; else the
-// body of the highest term voted for is proposed unchanged; only if nobody voted may the leader
-// choose. A member votes for a body only after the layer above checked it (R6), and only after the
-// vote is on disk (R3). Votes go to everyone, so everyone sees the record at the same moment.
+// The life of a decision. Term 0 needs no preparation: its leader proposes what it chose. The
+// leader of a later term first gathers promises from a quorum; each promise carries the sender's
+// last vote with its body. If the promises hold a quorum of equal votes, that already is the
+// record; else the body of the highest term voted for is proposed unchanged; only if nobody voted
+// may the leader choose. A member votes for a body only after the layer above checked it (R6), and
+// only after the vote is on disk (R3). Votes go to everyone, so everyone sees the record at the
+// same moment.
 //
-// A value: copyable, comparable by its encoded state, with no clock, socket, disk or thread. What has
-// to happen outside is returned as actions. The exhaustive check (agreement_model_test.cc) explores
-// this very class.
+// A value: copyable, comparable by its encoded state, with no clock, socket, disk or thread. What
+// has to happen outside is returned as actions. The exhaustive check (agreement_model_test.cc)
+// explores this very class.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,8 @@ struct Promise {
   static Promise Decode(wire::Reader& in);
 };
 
-/// What a member keeps on disk about the decision it is in; rebuilt by applying the entries in order.
+/// What a member keeps on disk about the decision it is in; rebuilt by applying the entries in
+/// order.
 struct VoterState {
   DecisionId id;
   Term promised = 0;
@@ -72,24 +74,45 @@ struct PersistVoter {
   std::uint64_t token = 0;  ///< comes back in OnPersisted, in the order given
   Bytes entry;
 };
-struct SendPrepare { Term term = 0; };
-struct SendPromise { PeerId to; Promise promise; };
-struct SendProposal { Term term = 0; Blob body; };
-struct SendVote { Vote vote; };
-struct SendNack { PeerId to; Term promised = 0; };
-struct CheckBody { Term term = 0; Hash hash; Blob body; };
-struct MayChoose { Term term = 0; };
-struct Decided { Record record; };
+struct SendPrepare {
+  Term term = 0;
+};
+struct SendPromise {
+  PeerId to;
+  Promise promise;
+};
+struct SendProposal {
+  Term term = 0;
+  Blob body;
+};
+struct SendVote {
+  Vote vote;
+};
+struct SendNack {
+  PeerId to;
+  Term promised = 0;
+};
+struct CheckBody {
+  Term term = 0;
+  Hash hash;
+  Blob body;
+};
+struct MayChoose {
+  Term term = 0;
+};
+struct Decided {
+  Record record;
+};
 
 /// Sends without `to` go to every other member.
-using Action = std::variant<PersistVoter, SendPrepare, SendPromise, SendProposal, SendVote, SendNack,
-                            CheckBody, MayChoose, Decided, Evidence>;
+using Action = std::variant<PersistVoter, SendPrepare, SendPromise, SendProposal, SendVote,
+                            SendNack, CheckBody, MayChoose, Decided, Evidence>;
 using Actions = std::vector<Action>;
 
 class Agreement {
  public:
-  /// Requires: members in seniority order; `signer` outlives every copy. `restored` is what the disk
-  /// held: of this decision, or an older one (then only its seq counts).
+  /// Requires: members in seniority order; `signer` outlives every copy. `restored` is what the
+  /// disk held: of this decision, or an older one (then only its seq counts).
   Agreement(DecisionId id, std::vector<Member> members, PeerId self, QuorumRule rule,
             const Signer& signer, const VoterState& restored);
 
@@ -158,7 +181,7 @@ class Agreement {
   QuorumRule rule_;
   const Signer* signer_;
 
-  VoterState state_;          ///< what will be on disk once `pending_` is empty
+  VoterState state_;  ///< what will be on disk once `pending_` is empty
   std::uint64_t next_token_ = 1;
   std::vector<Pending> pending_;
   bool vote_durable_ = false;

@@ -16,7 +16,8 @@ Status Chain::CheckGenesis(const Record& genesis, const Signer& signer) {
   }
   LOOM_ASSIGN(const Genesis content, Genesis::Decode(body.payload));
   const bool signed_by_owner =
-      genesis.owner && std::any_of(content.owners.begin(), content.owners.end(), [&](const auto& key) {
+      genesis.owner &&
+      std::any_of(content.owners.begin(), content.owners.end(), [&](const auto& key) {
         return signer.Verify(key, kGenesisDomain, genesis.hash.View(), *genesis.owner);
       });
   if (!signed_by_owner) {
@@ -40,9 +41,10 @@ std::uint32_t Chain::InviteUses(const Hash& invite) const {
 Status Chain::Follows(const Record& record) const {
   if (record.body.parent != head().hash || record.body.round != head().body.round + 1 ||
       record.body.era != head().body.era) {
-    return MakeError(Code::kConflict,
-                     fmt::format("record {} (parent {}) does not follow record {} ({})", record.body.round,
-                                 record.body.parent.Short(), head().body.round, head().hash.Short()));
+    return MakeError(
+        Code::kConflict,
+        fmt::format("record {} (parent {}) does not follow record {} ({})", record.body.round,
+                    record.body.parent.Short(), head().body.round, head().hash.Short()));
   }
   return CheckNextBody(head().body, head().hash, run(), *config_, num_tiles_, record.body);
 }
@@ -61,8 +63,8 @@ Status Chain::Certified(const Record& record) const {
   }
   if (!IsQuorum(head().body.members, who, config_->quorum)) {
     return MakeError(Code::kRefused,
-                     fmt::format("record {}: {} votes are no quorum of {} members", record.body.round,
-                                 who.size(), head().body.members.size()));
+                     fmt::format("record {}: {} votes are no quorum of {} members",
+                                 record.body.round, who.size(), head().body.members.size()));
   }
   return {};
 }

@@ -1,5 +1,6 @@
-// The records a peer holds, oldest first, each checked against its parent: the body follows from the
-// parent, and the certificate's signed votes are a quorum of the parent's members (rules R1, R10).
+// The records a peer holds, oldest first, each checked against its parent: the body follows from
+// the parent, and the certificate's signed votes are a quorum of the parent's members (rules R1,
+// R10).
 #pragma once
 
 #include <map>
@@ -25,7 +26,8 @@ class Chain {
 
   /// Ok and kept when the record follows the head. Errors name what does not fit.
   Status Append(Record record);
-  /// The same for a record read back from the own disk: links and bodies are checked, signatures are not.
+  /// The same for a record read back from the own disk: links and bodies are checked, signatures
+  /// are not.
   Status AppendOwn(Record record);
 
   const Record& head() const { return records_.back(); }

@@ -76,8 +76,8 @@ struct CheckpointJob {
   Hash record;
   Hash root;
 };
-using Job = std::variant<WorkJob, CheckPartJob, ReduceJob, NextJob, ApplyJob, PossessionJob, LoadStateJob,
-                         CheckpointJob>;
+using Job = std::variant<WorkJob, CheckPartJob, ReduceJob, NextJob, ApplyJob, PossessionJob,
+                         LoadStateJob, CheckpointJob>;
 struct Compute {
   std::uint64_t job = 0;
   Job what;
@@ -90,11 +90,12 @@ struct WorkResult {
   std::uint32_t millis = 0;
 };
 /// CheckpointJob: the leaves of the state that was written.
-using JobResult =
-    std::variant<WorkResult, Status, Result<Bytes>, Result<NextState>, Hash, Result<std::vector<Hash>>>;
+using JobResult = std::variant<WorkResult, Status, Result<Bytes>, Result<NextState>, Hash,
+                               Result<std::vector<Hash>>>;
 
-/// Send an object to a peer that asked for it: a tile of a round's reduced bytes, a state tile of the
-/// newest checkpoint, or (neither) an object of the store. What cannot be read is answered NotHere.
+/// Send an object to a peer that asked for it: a tile of a round's reduced bytes, a state tile of
+/// the newest checkpoint, or (neither) an object of the store. What cannot be read is answered
+/// NotHere.
 struct Serve {
   PeerId to;
   Hash id;
@@ -106,16 +107,16 @@ struct Serve {
 /// Something a person or a log may want to know; no protocol meaning.
 struct Event {
   enum class Kind : std::uint8_t {
-    kRound,      ///< a record was committed and applied
-    kPhase,      ///< work, scatter, reduce, vote
-    kExcluded,   ///< a contribution was left out, with the reason
-    kListed,     ///< a peer became a member
-    kDelisted,   ///< a peer is no member any more
-    kTakeover,   ///< a term began after the first
-    kWaiting,    ///< no quorum: for whom
-    kSyncing,    ///< catching up
-    kProblem,    ///< anything a person should read
-    kStopped,    ///< this peer is done: left, finished or failed
+    kRound,     ///< a record was committed and applied
+    kPhase,     ///< work, scatter, reduce, vote
+    kExcluded,  ///< a contribution was left out, with the reason
+    kListed,    ///< a peer became a member
+    kDelisted,  ///< a peer is no member any more
+    kTakeover,  ///< a term began after the first
+    kWaiting,   ///< no quorum: for whom
+    kSyncing,   ///< catching up
+    kProblem,   ///< anything a person should read
+    kStopped,   ///< this peer is done: left, finished or failed
   };
   Kind kind = Kind::kProblem;
   Round round = 0;

@@ -63,11 +63,13 @@ Result<EncodedWork> Engine::Work(const WorkOrder& order, const std::atomic<bool>
   for (std::size_t i = 0; i < grid_.size(); ++i) {
     const Tile& tile = grid_[i];
     const std::span<float> d(delta.data(), tile.size);
-    agreed::Subtract(TileSpan(tile, std::as_const(w_).span()), TileSpan(tile, std::as_const(theta_).span()),
-                     d, isa_);
-    const MutableByteView bytes = MutableByteView(encoded).subspan(layout_.Offset(i), layout_.Size(i));
+    agreed::Subtract(TileSpan(tile, std::as_const(w_).span()),
+                     TileSpan(tile, std::as_const(theta_).span()), d, isa_);
+    const MutableByteView bytes =
+        MutableByteView(encoded).subspan(layout_.Offset(i), layout_.Size(i));
     const Status encoded_ok =
-        lossy ? codec::EncodeWithFeedback(*codec_, d, TileSpan(tile, std::as_const(local->residual).span()),
+        lossy ? codec::EncodeWithFeedback(*codec_, d,
+                                          TileSpan(tile, std::as_const(local->residual).span()),
                                           bytes, TileSpan(tile, local->candidate.span()))
               : codec_->Encode(d, bytes);
     if (!encoded_ok) {
@@ -91,17 +93,20 @@ Status Engine::CheckPart(std::size_t first, ByteView bytes, std::span<const Hash
   for (std::size_t k = 0; k < hashes.size(); ++k) {
     const std::size_t i = first + k;
     const std::span<float> x(values.data(), grid_[i].size);
-    const ByteView encoded = bytes.subspan(layout_.Offset(i) - layout_.Offset(first), layout_.Size(i));
+    const ByteView encoded =
+        bytes.subspan(layout_.Offset(i) - layout_.Offset(first), layout_.Size(i));
     if (crypto::Sha256(encoded) != hashes[k]) {
       return MakeError(Code::kCorrupt, fmt::format("tile {}: other bytes than committed to", i));
     }
     if (const Status decoded = codec_->Decode(encoded, x); !decoded) {
-      return Error(decoded.error()).Context(fmt::format("tile {} ({})", i, grid_.tensors()[grid_[i].tensor].name));
+      return Error(decoded.error())
+          .Context(fmt::format("tile {} ({})", i, grid_.tensors()[grid_[i].tensor].name));
     }
     if (config_.max_norm > 0) squares += agreed::SumSquares(x, isa_);
   }
   if (config_.max_norm > 0 && squares > double{config_.max_norm} * double{config_.max_norm}) {
-    return MakeError(Code::kLimit, fmt::format("norm {} over the limit {}", std::sqrt(squares), config_.max_norm));
+    return MakeError(Code::kLimit, fmt::format("norm {} over the limit {}", std::sqrt(squares),
+                                               config_.max_norm));
   }
   return {};
 }
@@ -145,8 +150,8 @@ Result<NextState> Engine::Next(ByteView reduced) const {
     next.tiles.push_back(crypto::Sha256(encoded));
     LOOM_RETURN_IF_ERROR(codec_->Decode(encoded, d));
     bool finite = true;
-    leaves.push_back(agreed::NextStateLeaf(TileSpan(tile, w_.span()), TileSpan(tile, b_.span()), d, outer_,
-                                           &finite, isa_));
+    leaves.push_back(agreed::NextStateLeaf(TileSpan(tile, w_.span()), TileSpan(tile, b_.span()), d,
+                                           outer_, &finite, isa_));
     if (!finite) {
       return MakeError(Code::kInvalid, fmt::format("the step would make {} non-finite",
                                                    grid_.tensors()[tile.tensor].name));
@@ -188,7 +193,8 @@ Status Engine::LoadStateTile(std::size_t tile, ByteView bytes) {
   std::memcpy(w.data(), bytes.data(), w.size_bytes());
   std::memcpy(b.data(), bytes.data() + w.size_bytes(), b.size_bytes());
   if (!agreed::AllFinite(w, isa_) || !agreed::AllFinite(b, isa_)) {
-    return MakeError(Code::kInvalid, fmt::format("state tile {} holds a value that is not finite", tile));
+    return MakeError(Code::kInvalid,
+                     fmt::format("state tile {} holds a value that is not finite", tile));
   }
   return {};
 }

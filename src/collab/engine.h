@@ -50,8 +50,8 @@ struct Slice {
 /// A worker's encoded pseudo-gradient.
 struct EncodedWork {
   WorkDone done;
-  Blob encoded;               ///< every tile, as TileLayout says
-  std::vector<Hash> hashes;   ///< SHA-256 of each encoded tile
+  Blob encoded;              ///< every tile, as TileLayout says
+  std::vector<Hash> hashes;  ///< SHA-256 of each encoded tile
 };
 
 /// One contribution's bytes for a run of tiles, and its weight in the mean.
@@ -87,8 +87,10 @@ class Engine {
 
   /// A run of encoded tiles from a peer: hash, decode, finite, norm within the limit (R19).
   Status CheckPart(std::size_t first, ByteView bytes, std::span<const Hash> hashes) const;
-  /// Combines the inputs in the order given and encodes once (R20). The result is as wide as the run.
-  Result<Bytes> Reduce(std::size_t first, std::size_t count, std::span<const ReduceInput> inputs) const;
+  /// Combines the inputs in the order given and encodes once (R20). The result is as wide as the
+  /// run.
+  Result<Bytes> Reduce(std::size_t first, std::size_t count,
+                       std::span<const ReduceInput> inputs) const;
   /// The root after the step, without taking it (R5); every tile is decoded and must be finite.
   Result<NextState> Next(ByteView reduced) const;
   /// Takes the step. Requires: the same bytes passed Next.
@@ -96,7 +98,8 @@ class Engine {
   /// W tile | B tile of one tile, as its state leaf hashes it.
   Bytes StateTile(std::size_t tile) const;
   Status LoadStateTile(std::size_t tile, ByteView bytes);
-  /// Proof that the caller holds this state: a hash over sampled state tiles that `salt` chooses (R11).
+  /// Proof that the caller holds this state: a hash over sampled state tiles that `salt` chooses
+  /// (R11).
   Hash Possession(const PeerId& peer, const Hash& salt) const;
 
   /// Inner state of the workers that have worked here, for checkpoints, and back.

@@ -1,4 +1,5 @@
-// The numbers of a round by hand: published outer-step fixtures, and the identity with plain training.
+// The numbers of a round by hand: published outer-step fixtures, and the identity with plain
+// training.
 #include "collab/engine.h"
 
 #include <gtest/gtest.h>
@@ -12,8 +13,8 @@ namespace {
 class ConstantGradient final : public Worker {
  public:
   ConstantGradient(float lr, float gradient) : lr_(lr), gradient_(gradient) {}
-  Result<WorkDone> Work(const WorkOrder& order, std::span<const float> start, std::span<float> theta,
-                        const std::atomic<bool>&) override {
+  Result<WorkDone> Work(const WorkOrder& order, std::span<const float> start,
+                        std::span<float> theta, const std::atomic<bool>&) override {
     std::copy(start.begin(), start.end(), theta.begin());
     WorkDone done;
     for (const Range& r : order.ranges) done.samples += r.size();
@@ -35,8 +36,8 @@ class ConstantGradient final : public Worker {
 /// θ pulled towards a point, so that the gradient depends on where it is. SGD with momentum.
 class Pull final : public Worker {
  public:
-  Result<WorkDone> Work(const WorkOrder& order, std::span<const float> start, std::span<float> theta,
-                        const std::atomic<bool>&) override {
+  Result<WorkDone> Work(const WorkOrder& order, std::span<const float> start,
+                        std::span<float> theta, const std::atomic<bool>&) override {
     std::copy(start.begin(), start.end(), theta.begin());
     if (v_.empty()) v_.assign(theta.size(), 0.0F);
     WorkDone done;
@@ -64,8 +65,8 @@ class Pull final : public Worker {
 
 Engine MakeEngine(const SyncConfig& config, std::uint64_t elements, codec::CodecKind codec,
                   Engine::WorkerFactory factory) {
-  return {agreed::TileGrid::Make({{"theta", {elements}}}, 256).value(), config, codec, agreed::BestIsa(),
-          std::move(factory)};
+  return {agreed::TileGrid::Make({{"theta", {elements}}}, 256).value(), config, codec,
+          agreed::BestIsa(), std::move(factory)};
 }
 
 void OneRound(Engine& engine, Round round, std::uint32_t steps, std::size_t workers) {
@@ -84,7 +85,8 @@ void OneRound(Engine& engine, Round round, std::uint32_t steps, std::size_t work
   const TileLayout& layout = engine.layout();
   for (const Blob& blob : encoded) {
     ReduceInput input{1.0F / static_cast<float>(workers), {}};
-    for (std::size_t i = 0; i < layout.num_tiles(); ++i) input.tiles.push_back({blob, layout.Offset(i), layout.Size(i)});
+    for (std::size_t i = 0; i < layout.num_tiles(); ++i)
+      input.tiles.push_back({blob, layout.Offset(i), layout.Size(i)});
     inputs.push_back(std::move(input));
   }
   auto reduced = engine.Reduce(0, layout.num_tiles(), inputs);
@@ -117,7 +119,8 @@ TEST(EngineTest, PublishedRowsComeOutExactly) {
       engine.weights()[0] = 1.0F;
       for (std::size_t r = 0; r < 3; ++r) {
         OneRound(engine, r + 1, 6, workers);
-        EXPECT_EQ(engine.weights()[0], row.theta[r]) << "round " << r + 1 << ", " << workers << " workers";
+        EXPECT_EQ(engine.weights()[0], row.theta[r])
+            << "round " << r + 1 << ", " << workers << " workers";
       }
     }
   }
@@ -129,8 +132,9 @@ TEST(EngineTest, OneWorkerWithoutOuterMomentumIsPlainTraining) {
   config.outer_lr = 1.0F;
   config.outer_momentum = 0.0F;
   constexpr std::uint64_t kElements = 900;
-  Engine engine = MakeEngine(config, kElements, codec::CodecKind::kFp32,
-                             [](WorkerIndex) { return Result<std::unique_ptr<Worker>>(std::make_unique<Pull>()); });
+  Engine engine = MakeEngine(config, kElements, codec::CodecKind::kFp32, [](WorkerIndex) {
+    return Result<std::unique_ptr<Worker>>(std::make_unique<Pull>());
+  });
   std::vector<float> plain(engine.grid().flat_size(), 0.0F);
   for (std::size_t i = 0; i < kElements; ++i) {
     plain[i] = engine.weights()[i] = 1.0F - 0.002F * static_cast<float>(i);
@@ -141,14 +145,17 @@ TEST(EngineTest, OneWorkerWithoutOuterMomentumIsPlainTraining) {
     trainer.Steps(plain, 7);
     for (std::size_t i = 0; i < kElements; ++i) {
       // θ + (W - θ) - W: two roundings a round, of values near one.
-      ASSERT_NEAR(engine.weights()[i], plain[i], 4e-7F * static_cast<float>(r)) << i << " in round " << r;
+      ASSERT_NEAR(engine.weights()[i], plain[i], 4e-7F * static_cast<float>(r))
+          << i << " in round " << r;
     }
   }
 }
 
 TEST(EngineTest, R21TheResidualOfWorkThatWasLeftOutIsThatOfBefore) {
   SyncConfig config;
-  const auto factory = [](WorkerIndex) { return Result<std::unique_ptr<Worker>>(std::make_unique<Pull>()); };
+  const auto factory = [](WorkerIndex) {
+    return Result<std::unique_ptr<Worker>>(std::make_unique<Pull>());
+  };
   Engine kept = MakeEngine(config, 500, codec::CodecKind::kInt8, factory);
   std::fill(kept.weights().begin(), kept.weights().end(), 0.3F);
   WorkOrder order;

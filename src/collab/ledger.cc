@@ -15,8 +15,8 @@ constexpr std::size_t kMaxReturned = 1024;
 /// proportion below that, never zero (hazard 14 of the methods' reference).
 std::uint32_t StepsFor(std::uint32_t rate, std::uint32_t fastest, std::uint32_t full) {
   if (rate == 0 || fastest == 0 || 3ULL * rate >= 2ULL * fastest) return full;
-  return std::max<std::uint32_t>(
-      1, static_cast<std::uint32_t>(std::uint64_t{full} * rate / fastest));
+  return std::max<std::uint32_t>(1,
+                                 static_cast<std::uint32_t>(std::uint64_t{full} * rate / fastest));
 }
 
 /// Takes `want` samples: what was returned first, then the cursor moves.
@@ -78,9 +78,9 @@ void AssignWorkers(Body& body, const SyncConfig& config) {
       return std::count_if(body.workers.begin(), body.workers.end(),
                            [&](const WorkerEntry& other) { return other.host == m.id; });
     };
-    const auto least = std::min_element(
-        body.members.begin(), body.members.end(),
-        [&](const Member& a, const Member& b) { return load(a) < load(b); });
+    const auto least =
+        std::min_element(body.members.begin(), body.members.end(),
+                         [&](const Member& a, const Member& b) { return load(a) < load(b); });
     w.host = least->id;
     w.tokens_per_second = 0;
   }
@@ -136,9 +136,8 @@ Choices ChoicesOf(const Body& parent, const Body& body) {
 Status CheckContributions(const Body& parent, const SyncConfig& config, const Body& body) {
   std::set<WorkerIndex> seen;
   for (const Contribution& c : body.contributions) {
-    const auto entry =
-        std::find_if(parent.workers.begin(), parent.workers.end(),
-                     [&](const WorkerEntry& w) { return w.worker == c.worker; });
+    const auto entry = std::find_if(parent.workers.begin(), parent.workers.end(),
+                                    [&](const WorkerEntry& w) { return w.worker == c.worker; });
     if (entry == parent.workers.end() || entry->host != c.peer || !seen.insert(c.worker).second) {
       return MakeError(Code::kInvalid, fmt::format("record {}: worker {} is not {}'s to contribute",
                                                    body.round, c.worker, c.peer.Short()));
@@ -247,7 +246,8 @@ Status CheckNextBody(const Body& parent, const Hash& parent_hash, const RunId& r
                      const SyncConfig& config, std::size_t num_tiles, const Body& body) {
   LOOM_RETURN_IF_ERROR(CheckContributions(parent, config, body));
   const Choices choices = ChoicesOf(parent, body);
-  if (choices.stay.empty() || choices.join.size() > std::max<std::size_t>(1, choices.stay.size() - 1)) {
+  if (choices.stay.empty() ||
+      choices.join.size() > std::max<std::size_t>(1, choices.stay.size() - 1)) {
     return MakeError(Code::kInvalid,
                      fmt::format("record {}: {} joiners beside {} members that stay (rule R11)",
                                  body.round, choices.join.size(), choices.stay.size()));
@@ -258,9 +258,9 @@ Status CheckNextBody(const Body& parent, const Hash& parent_hash, const RunId& r
                                                  body.tiles.size(), num_tiles));
   }
   if (NextBody(parent, parent_hash, run, config, choices) != body) {
-    return MakeError(Code::kInvalid,
-                     fmt::format("record {}: it does not follow from its parent and its choices",
-                                 body.round));
+    return MakeError(
+        Code::kInvalid,
+        fmt::format("record {}: it does not follow from its parent and its choices", body.round));
   }
   return {};
 }

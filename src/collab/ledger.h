@@ -20,10 +20,11 @@ struct Joiner {
 
 /// What the leader saw. The rest of the body follows.
 struct Choices {
-  std::vector<Contribution> contributions;   ///< ascending by worker
-  std::vector<WorkerIndex> spoiled;          ///< workers whose unused samples are lost: their work was not finite
-  std::vector<PeerId> stay;                  ///< members that remain listed
-  std::vector<Joiner> join;                  ///< at most max(1, stay - 1)
+  std::vector<Contribution> contributions;  ///< ascending by worker
+  std::vector<WorkerIndex>
+      spoiled;               ///< workers whose unused samples are lost: their work was not finite
+  std::vector<PeerId> stay;  ///< members that remain listed
+  std::vector<Joiner> join;  ///< at most max(1, stay - 1)
   std::vector<PeerId> bans;
   std::vector<Hash> tiles;
   Hash root;

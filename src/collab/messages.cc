@@ -86,9 +86,9 @@ class In {
 };
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
-    "hello",   "get_records", "record",  "plan",     "commitment", "part",      "arrived",
-    "cut",     "fix_set",     "reduced", "prepare",  "promise",    "proposal",  "vote",
-    "nack",    "missing",     "join_ask", "join_refused", "leave_ask", "get_leaves", "leaves",
+    "hello",       "get_records", "record",   "plan",         "commitment", "part",       "arrived",
+    "cut",         "fix_set",     "reduced",  "prepare",      "promise",    "proposal",   "vote",
+    "nack",        "missing",     "join_ask", "join_refused", "leave_ask",  "get_leaves", "leaves",
     "get_objects", "object_data", "not_here", "relay"};
 
 template <std::size_t I>

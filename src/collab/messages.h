@@ -29,11 +29,12 @@ struct Hello {
   Head head;
   std::uint64_t seq = 0;       ///< of the sender's last signed word
   std::uint64_t seen_seq = 0;  ///< highest the sender has seen of the receiver's (R9)
-  Round oldest = 0;            ///< oldest round whose reduced bytes the sender still has, plus its checkpoint
-  Round checkpoint = 0;        ///< a round of which it can serve the whole state
+  Round oldest = 0;  ///< oldest round whose reduced bytes the sender still has, plus its checkpoint
+  Round checkpoint = 0;  ///< a round of which it can serve the whole state
   bool leaving = false;
-  std::vector<PeerId> links;   ///< whom the sender is connected to, so that it can relay (R35)
-  template <class A> void Io(A& a) {
+  std::vector<PeerId> links;  ///< whom the sender is connected to, so that it can relay (R35)
+  template <class A>
+  void Io(A& a) {
     a(head, seq, seen_seq, oldest, checkpoint, leaving);
     a.List(links, kMaxMembers, 32, [&](PeerId& p) { a(p); });
   }
@@ -41,11 +42,17 @@ struct Hello {
 
 struct GetRecords {
   Round from = 0;
-  template <class A> void Io(A& a) { a(from); }
+  template <class A>
+  void Io(A& a) {
+    a(from);
+  }
 };
 struct RecordMessage {
   Bytes record;
-  template <class A> void Io(A& a) { a.Var(record, kMaxBodyBytes); }
+  template <class A>
+  void Io(A& a) {
+    a.Var(record, kMaxBodyBytes);
+  }
 };
 
 /// The leader's word on who owns which tiles of the reduce in this attempt.
@@ -58,7 +65,8 @@ struct Plan {
   Term term = 0;
   std::uint32_t attempt = 0;
   std::vector<OwnedRun> owners;
-  template <class A> void Io(A& a) {
+  template <class A>
+  void Io(A& a) {
     a(id, term, attempt);
     a.List(owners, kMaxMembers, 40, [&](OwnedRun& o) { a(o.owner, o.run.first, o.run.count); });
   }
@@ -76,13 +84,14 @@ struct Commitment {
   float grad_norm = 0;
   std::vector<Hash> tiles;
   crypto::Signature signature;
-  template <class A> void Io(A& a) {
+  template <class A>
+  void Io(A& a) {
     a(id, worker, peer, samples, tokens, millis, loss_sum, grad_norm);
     a.List(tiles, kMaxTiles, 32, [&](Hash& h) { a(h); });
     a(signature);
   }
-  Bytes Text() const;   ///< what is signed: everything above the signature
-  Hash Id() const;      ///< SHA-256 of Text()
+  Bytes Text() const;  ///< what is signed: everything above the signature
+  Hash Id() const;     ///< SHA-256 of Text()
 };
 
 /// Encoded tiles from a contributor to the owner of the run.
@@ -91,7 +100,8 @@ struct Part {
   Hash commitment;
   TileRun run;
   Bytes tiles;
-  template <class A> void Io(A& a) {
+  template <class A>
+  void Io(A& a) {
     a(id, commitment, run.first, run.count);
     a.Var(tiles, kMaxPartBytes);
   }
@@ -105,7 +115,8 @@ struct Arrived {
   Hash commitment;
   bool good = false;
   std::string reason;
-  template <class A> void Io(A& a) {
+  template <class A>
+  void Io(A& a) {
     a(id, term, attempt, commitment, good);
     a.Text(reason, 512);
   }
@@ -115,7 +126,10 @@ struct Arrived {
 struct Cut {
   DecisionId id;
   WorkerIndex worker = 0;
-  template <class A> void Io(A& a) { a(id, worker); }
+  template <class A>
+  void Io(A& a) {
+    a(id, worker);
+  }
 };
 
 /// The contributions of this attempt, in canonical order.
@@ -124,7 +138,8 @@ struct FixSet {
   Term term = 0;
   std::uint32_t attempt = 0;
   std::vector<Commitment> set;
-  template <class A> void Io(A& a) {
+  template <class A>
+  void Io(A& a) {
     a(id, term, attempt);
     a.List(set, kMaxMembers, 200, [&](Commitment& c) { c.Io(a); });
   }
@@ -138,7 +153,8 @@ struct Reduced {
   TileRun run;
   Bytes tiles;
   crypto::Signature signature;
-  template <class A> void Io(A& a) {
+  template <class A>
+  void Io(A& a) {
     a(id, term, attempt, run.first, run.count);
     a.Var(tiles, kMaxPartBytes);
     a(signature);
@@ -149,19 +165,26 @@ struct Reduced {
 struct PrepareMessage {
   DecisionId id;
   Term term = 0;
-  template <class A> void Io(A& a) { a(id, term); }
+  template <class A>
+  void Io(A& a) {
+    a(id, term);
+  }
 };
 struct PromiseMessage {
   DecisionId id;
   Promise promise;
-  template <class A> void Io(A& a) { a(id, promise); }
+  template <class A>
+  void Io(A& a) {
+    a(id, promise);
+  }
 };
 struct ProposalMessage {
   DecisionId id;
   Term term = 0;
   std::uint32_t attempt = 0;
   Bytes body;
-  template <class A> void Io(A& a) {
+  template <class A>
+  void Io(A& a) {
     a(id, term, attempt);
     a.Var(body, kMaxBodyBytes);
   }
@@ -169,22 +192,28 @@ struct ProposalMessage {
 struct VoteMessage {
   DecisionId id;
   Vote vote;
-  template <class A> void Io(A& a) { a(id, vote); }
+  template <class A>
+  void Io(A& a) {
+    a(id, vote);
+  }
 };
 struct NackMessage {
   DecisionId id;
   Term promised = 0;
-  template <class A> void Io(A& a) { a(id, promised); }
+  template <class A>
+  void Io(A& a) {
+    a(id, promised);
+  }
 };
 
 /// What the sender still misses of this round; whoever has it sends it again. Said when a round has
 /// been quiet for a while, so that a lost message costs a moment and never a round.
 struct Missing {
   DecisionId id;
-  Term newest = 0;            ///< highest term the sender knows of
-  Term term = 0;              ///< of its plan, if it has one
-  std::uint32_t attempt = 0;  ///< of its plan; 0 = it has none
-  bool fixed = false;         ///< it holds the set of that attempt
+  Term newest = 0;                       ///< highest term the sender knows of
+  Term term = 0;                         ///< of its plan, if it has one
+  std::uint32_t attempt = 0;             ///< of its plan; 0 = it has none
+  bool fixed = false;                    ///< it holds the set of that attempt
   std::vector<WorkerIndex> commitments;  ///< workers whose commitment it does not hold
   struct Want {
     Hash commitment;
@@ -193,7 +222,8 @@ struct Missing {
   std::vector<Want> parts;       ///< of its own run
   std::vector<TileRun> reduced;  ///< of that attempt
   std::vector<PeerId> votes;     ///< members whose vote it has not seen
-  template <class A> void Io(A& a) {
+  template <class A>
+  void Io(A& a) {
     a(id, newest, term, attempt, fixed);
     a.List(commitments, kMaxMembers, 4, [&](WorkerIndex& w) { a(w); });
     a.List(parts, kMaxMembers, 40, [&](Want& w) { a(w.commitment, w.run.first, w.run.count); });
@@ -208,29 +238,40 @@ struct JoinAsk {
   crypto::PublicKey key;
   Hash possession;
   std::string invite;  ///< the token; empty for a peer that the chain knows
-  template <class A> void Io(A& a) {
+  template <class A>
+  void Io(A& a) {
     a(head, key, possession);
     a.Text(invite, 4096);
   }
 };
 struct JoinRefused {
   std::string reason;
-  template <class A> void Io(A& a) { a.Text(reason, 1024); }
+  template <class A>
+  void Io(A& a) {
+    a.Text(reason, 1024);
+  }
 };
 struct LeaveAsk {
   Head head;
-  template <class A> void Io(A& a) { a(head); }
+  template <class A>
+  void Io(A& a) {
+    a(head);
+  }
 };
 
 /// Hashes of the state tiles of a checkpoint, for a peer that fetches it.
 struct GetLeaves {
   Round round = 0;
-  template <class A> void Io(A& a) { a(round); }
+  template <class A>
+  void Io(A& a) {
+    a(round);
+  }
 };
 struct Leaves {
   Round round = 0;
   std::vector<Hash> leaves;
-  template <class A> void Io(A& a) {
+  template <class A>
+  void Io(A& a) {
     a(round);
     a.List(leaves, kMaxTiles, 32, [&](Hash& h) { a(h); });
   }
@@ -244,7 +285,8 @@ struct Relay {
   std::uint16_t type = 0;
   Bytes payload;
   crypto::Signature signature;
-  template <class A> void Io(A& a) {
+  template <class A>
+  void Io(A& a) {
     a(from, to, type);
     a.Var(payload, kMaxBodyBytes);
     a(signature);

@@ -1,5 +1,6 @@
-// Defects that the mutation tests plant on purpose, to see that the simulator catches them. They exist
-// only in programs compiled with LOOM_MUTATIONS; everywhere else LOOM_PLANTED is false at compile time.
+// Defects that the mutation tests plant on purpose, to see that the simulator catches them. They
+// exist only in programs compiled with LOOM_MUTATIONS; everywhere else LOOM_PLANTED is false at
+// compile time.
 #pragma once
 
 #ifdef LOOM_MUTATIONS

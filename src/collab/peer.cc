@@ -31,8 +31,9 @@ std::size_t SizeOf(const Message& message) {
 }  // namespace
 
 std::string_view PeerStateName(PeerState state) {
-  static constexpr std::string_view kNames[] = {"starting", "joining", "syncing", "working", "waiting",
-                                                "paused",   "leaving", "stopped", "failed"};
+  static constexpr std::string_view kNames[] = {"starting", "joining", "syncing",
+                                                "working",  "waiting", "paused",
+                                                "leaving",  "stopped", "failed"};
   return kNames[static_cast<std::size_t>(state)];
 }
 
@@ -74,7 +75,8 @@ void Peer::Start(Time now, Effects& out) {
   }
   seen_seq_ = chain_.seen_seq();
   for (Round r = restore_.oldest; r != 0 && r <= state_round_; ++r) IndexRound(r);
-  for (std::uint32_t i = 0; i < restore_.leaves.size(); ++i) leaf_index_.emplace(restore_.leaves[i], i);
+  for (std::uint32_t i = 0; i < restore_.leaves.size(); ++i)
+    leaf_index_.emplace(restore_.leaves[i], i);
   checkpoint_round_ = restore_.checkpoint;
   resumed_at_ = chain_.rounds();
   for (Round r = chain_.rounds(); r > 0 && work_time_ == options_.timing.first_work; --r) {
@@ -86,13 +88,14 @@ void Peer::Start(Time now, Effects& out) {
 
 bool Peer::Listed() const { return IsMember(chain_.head().body.members, env_.self); }
 
-// After a restart a member first hears from everyone it reaches, a quorum at least, so that words of
-// its own key which its disk forgot are found out before it says new ones.
+// After a restart a member first hears from everyone it reaches, a quorum at least, so that words
+// of its own key which its disk forgot are found out before it says new ones.
 bool Peer::FenceOpen() const {
   if (!fence_) return true;
   std::set<PeerId> heard{env_.self};
   for (const auto& [peer, remote] : remotes_) {
-    if (!remote.greeted && presence_.Present(peer) && IsMember(chain_.head().body.members, peer)) return false;
+    if (!remote.greeted && presence_.Present(peer) && IsMember(chain_.head().body.members, peer))
+      return false;
     if (remote.greeted) heard.insert(peer);
   }
   return IsQuorum(chain_.head().body.members, heard, options_.config.quorum);
@@ -227,14 +230,16 @@ void Peer::Dispatch(const PeerId& from, Message& message, Time now, Effects& out
       message);
 }
 
-// R7: only the current decision is acted on. What is older is answered with the record it lacks; what
-// is of the next round waits until this peer is there.
+// R7: only the current decision is acted on. What is older is answered with the record it lacks;
+// what is of the next round waits until this peer is there.
 void Peer::OnRoundMessage(const PeerId& from, const DecisionId& id, Message& message, Time now,
                           Effects& out) {
-  if (const auto* vote = std::get_if<VoteMessage>(&message); vote != nullptr && vote->vote.peer == from) {
+  if (const auto* vote = std::get_if<VoteMessage>(&message);
+      vote != nullptr && vote->vote.peer == from) {
     seen_seq_[from] = std::max(seen_seq_[from], vote->vote.seq);
   }
-  if (const auto* p = std::get_if<PromiseMessage>(&message); p != nullptr && p->promise.peer == from) {
+  if (const auto* p = std::get_if<PromiseMessage>(&message);
+      p != nullptr && p->promise.peer == from) {
     seen_seq_[from] = std::max(seen_seq_[from], p->promise.seq);
   }
   if (machine_ && machine_->id() == id) {
@@ -265,7 +270,8 @@ void Peer::OnRoundMessage(const PeerId& from, const DecisionId& id, Message& mes
 }
 
 void Peer::AfterMachine(Time now, Effects& out) {
-  if (machine_ && machine_->decided() && record_token_ == 0 && chain_.rounds() < machine_->id().round) {
+  if (machine_ && machine_->decided() && record_token_ == 0 &&
+      chain_.rounds() < machine_->id().round) {
     Decided(now, out);
   }
   Refresh(now, out);
@@ -282,7 +288,8 @@ void Peer::Decided(Time now, Effects& out) {
   loss_ = machine_->loss() > 0 ? machine_->loss() : loss_;
   grad_norm_ = machine_->grad_norm();
   learning_rate_ = machine_->learning_rate();
-  if (machine_->term() == 0) LearnExchangeTime(std::max<Duration>(machine_->exchange_time(now), 1ms));
+  if (machine_->term() == 0)
+    LearnExchangeTime(std::max<Duration>(machine_->exchange_time(now), 1ms));
   record_token_ = ids_.Take();
   out.push_back(Persist{record_token_, AppendRecord{chain_.head().Encode()}});
   Advance(now, out);
@@ -290,7 +297,8 @@ void Peer::Decided(Time now, Effects& out) {
 
 // One step towards the newest record: apply what is held, fetch what is not, begin what is due.
 void Peer::Advance(Time now, Effects& out) {
-  if (!started_ || applying_ || state_ == PeerState::kFailed || state_ == PeerState::kStopped) return;
+  if (!started_ || applying_ || state_ == PeerState::kFailed || state_ == PeerState::kStopped)
+    return;
   if (state_round_ == chain_.rounds()) {
     StopFetching();
     if (record_token_ == 0) BeginRound(now, out);
@@ -315,9 +323,11 @@ void Peer::Advance(Time now, Effects& out) {
       return;
     }
   }
-  if (machine_ && machine_->id().parent == applied().hash) job.settle = machine_->Settlement(next.body);
+  if (machine_ && machine_->id().parent == applied().hash)
+    job.settle = machine_->Settlement(next.body);
   StopFetching();
-  if (job.reduced != nullptr && !durable) out.push_back(Persist{0, WriteRound{next.body.round, job.reduced}});
+  if (job.reduced != nullptr && !durable)
+    out.push_back(Persist{0, WriteRound{next.body.round, job.reduced}});
   applying_ = true;
   apply_job_ = ids_.Take();
   applying_bytes_ = job.reduced;
@@ -351,7 +361,8 @@ void Peer::Applied(Status status, Time now, Effects& out) {
   }
   const Record& before = chain_.At(state_round_ - 1);
   for (const Member& m : record.body.members) {
-    if (!IsMember(before.body.members, m.id)) out.push_back(Tell{{Event::Kind::kListed, state_round_, m.id, ""}});
+    if (!IsMember(before.body.members, m.id))
+      out.push_back(Tell{{Event::Kind::kListed, state_round_, m.id, ""}});
   }
   for (const Member& m : before.body.members) {
     if (!IsMember(record.body.members, m.id)) {
@@ -361,12 +372,14 @@ void Peer::Applied(Status status, Time now, Effects& out) {
   }
   LearnWorkTime(record);
   out.push_back(Tell{{Event::Kind::kRound, state_round_, env_.self, ""}});
-  // A fetched state has no rounds before it on this disk: it is saved before anything is voted for (R6).
+  // A fetched state has no rounds before it on this disk: it is saved before anything is voted for
+  // (R6).
   const bool due = options_.checkpoint_every > 0 && state_round_ % options_.checkpoint_every == 0;
   if ((due || loaded) && checkpoint_job_ == 0) {
     checkpoint_job_ = ids_.Take();
     saving_round_ = state_round_;
-    out.push_back(Compute{checkpoint_job_, CheckpointJob{state_round_, record.hash, record.body.root}});
+    out.push_back(
+        Compute{checkpoint_job_, CheckpointJob{state_round_, record.hash, record.body.root}});
   }
   if (AtHead()) HelloAll(out);
   Advance(now, out);
@@ -444,7 +457,8 @@ void Peer::OnComputed(std::uint64_t job, JobResult result, Time now, Effects& ou
       }
       checkpoint_round_ = saving_round_;
       leaf_index_.clear();
-      for (std::uint32_t i = 0; i < restore_.leaves.size(); ++i) leaf_index_.emplace(restore_.leaves[i], i);
+      for (std::uint32_t i = 0; i < restore_.leaves.size(); ++i)
+        leaf_index_.emplace(restore_.leaves[i], i);
       HelloAll(out);
     }
   } else if (job == own_possession_job_ && own_possession_job_ != 0) {
@@ -498,9 +512,12 @@ void Peer::Enter(PeerState state, std::string reason, Effects& out) {
   state_ = state;
   reason_ = std::move(reason);
   if (!news) return;
-  if (state == PeerState::kWaiting) out.push_back(Tell{{Event::Kind::kWaiting, state_round_, env_.self, reason_}});
-  if (state == PeerState::kSyncing) out.push_back(Tell{{Event::Kind::kSyncing, state_round_, env_.self, reason_}});
-  if (state == PeerState::kStopped) out.push_back(Tell{{Event::Kind::kStopped, state_round_, env_.self, reason_}});
+  if (state == PeerState::kWaiting)
+    out.push_back(Tell{{Event::Kind::kWaiting, state_round_, env_.self, reason_}});
+  if (state == PeerState::kSyncing)
+    out.push_back(Tell{{Event::Kind::kSyncing, state_round_, env_.self, reason_}});
+  if (state == PeerState::kStopped)
+    out.push_back(Tell{{Event::Kind::kStopped, state_round_, env_.self, reason_}});
 }
 
 void Peer::Fail(const std::string& reason, Effects& out) {
@@ -513,14 +530,16 @@ void Peer::Fail(const std::string& reason, Effects& out) {
 void Peer::Refresh(Time, Effects& out) {
   if (!started_ || state_ == PeerState::kFailed || state_ == PeerState::kStopped) return;
   if (state_round_ < chain_.rounds()) {
-    Enter(PeerState::kSyncing, fmt::format("applying round {} of {}", state_round_ + 1, chain_.rounds()), out);
+    Enter(PeerState::kSyncing,
+          fmt::format("applying round {} of {}", state_round_ + 1, chain_.rounds()), out);
   } else if (leaving_since_) {
     Enter(PeerState::kLeaving, "waiting for the record that delists this peer", out);
   } else if (paused_) {
     Enter(PeerState::kPaused, "paused by its owner; resumes when told to", out);
   } else if (rolled_back_) {
     Enter(PeerState::kWaiting,
-          "the others saw later words of this key than this folder holds; it joins again as new once delisted",
+          "the others saw later words of this key than this folder holds; it joins again as new "
+          "once delisted",
           out);
   } else if (!Listed()) {
     Enter(PeerState::kJoining, reason_.empty() ? "asking to be listed" : reason_, out);
@@ -529,7 +548,8 @@ void Peer::Refresh(Time, Effects& out) {
     for (const Member& m : chain_.head().body.members) {
       if (presence_.Present(m.id)) present.insert(m.id);
     }
-    const auto missing = MissingForQuorum(chain_.head().body.members, present, options_.config.quorum);
+    const auto missing =
+        MissingForQuorum(chain_.head().body.members, present, options_.config.quorum);
     if (!missing.empty()) {
       std::string who;
       for (const PeerId& p : missing) who += (who.empty() ? "" : ", ") + p.Short();

@@ -3,8 +3,8 @@
 // I/O; the daemon, the simulator and the tests drive this very class.
 //
 //   at the head and listed      -> a RoundMachine runs
-//   behind                      -> records, then reduced bytes (or a whole state) are fetched by hash
-//   at the head and not listed  -> it proves that it holds the state and asks to be listed
+//   behind                      -> records, then reduced bytes (or a whole state) are fetched by
+//   hash at the head and not listed  -> it proves that it holds the state and asks to be listed
 #pragma once
 
 #include <deque>
@@ -40,24 +40,24 @@ struct PeerOptions {
   SyncConfig config;
   Timing timing;
   crypto::PublicKey key;
-  std::string invite;               ///< what to show when asking to be listed; may be empty
+  std::string invite;                   ///< what to show when asking to be listed; may be empty
   std::uint32_t checkpoint_every = 10;  ///< rounds
-  Duration leave_limit = 60s;       ///< a leaving peer waits so long to be delisted (R12)
-  Duration finish_limit = 10s;      ///< a finished peer serves so long
-  std::uint64_t seed = 0;           ///< of the order in which objects are fetched
+  Duration leave_limit = 60s;           ///< a leaving peer waits so long to be delisted (R12)
+  Duration finish_limit = 10s;          ///< a finished peer serves so long
+  std::uint64_t seed = 0;               ///< of the order in which objects are fetched
 };
 
 /// What the disk held at start.
 struct PeerRestore {
   std::vector<Record> records;  ///< after genesis, in order
   VoterState voter;
-  Blob voted_bytes;             ///< reduced bytes behind the last vote
-  Round state = 0;              ///< the round whose state the engine holds
-  bool inner_exact = true;      ///< the engine's inner state is that of `state`, too
-  bool resumed = false;         ///< this folder has taken part before
-  Round oldest = 0;             ///< oldest round whose reduced bytes are on disk, 0 = none
-  Round checkpoint = 0;         ///< newest checkpoint on disk
-  std::vector<Hash> leaves;     ///< of that checkpoint
+  Blob voted_bytes;          ///< reduced bytes behind the last vote
+  Round state = 0;           ///< the round whose state the engine holds
+  bool inner_exact = true;   ///< the engine's inner state is that of `state`, too
+  bool resumed = false;      ///< this folder has taken part before
+  Round oldest = 0;          ///< oldest round whose reduced bytes are on disk, 0 = none
+  Round checkpoint = 0;      ///< newest checkpoint on disk
+  std::vector<Hash> leaves;  ///< of that checkpoint
 };
 
 /// Decides whether a peer that the chain does not know may be listed; returns the invite's id to
@@ -67,15 +67,15 @@ using AdmitJoiner = std::function<Result<std::optional<Hash>>(const JoinAsk&, co
 struct PeerView {
   PeerState state = PeerState::kStarting;
   std::string reason;
-  Head head;                      ///< last committed and applied
+  Head head;  ///< last committed and applied
   std::uint64_t tokens = 0;
   PeerId leader;
   Term term = 0;
   const char* phase = "";
   std::vector<PeerId> waits_for;
-  std::vector<PeerId> critical;   ///< if one of them dies this run waits
+  std::vector<PeerId> critical;  ///< if one of them dies this run waits
   std::vector<Member> members;
-  double loss = 0;                ///< mean over the contributions of the last round, nats
+  double loss = 0;  ///< mean over the contributions of the last round, nats
   float grad_norm = 0;
   float learning_rate = 0;
   swarm::FetchProgress fetch;
@@ -122,7 +122,8 @@ class Peer {
 
   // peer.cc
   void Dispatch(const PeerId& from, Message& message, Time now, Effects& out);
-  void OnRoundMessage(const PeerId& from, const DecisionId& id, Message& message, Time now, Effects& out);
+  void OnRoundMessage(const PeerId& from, const DecisionId& id, Message& message, Time now,
+                      Effects& out);
   void AfterMachine(Time now, Effects& out);
   void BeginRound(Time now, Effects& out);
   void LearnWorkTime(const Record& record);
@@ -186,12 +187,12 @@ class Peer {
   bool rolled_back_ = false;  ///< the others saw later words of this key: it may not vote (R9)
   Round rolled_back_at_ = 0;  ///< until a later record lists it as new
   std::uint64_t seen_own_seq_ = 0;  ///< highest word of this key that others saw
-  Round resumed_at_ = 0;      ///< the head when it started
+  Round resumed_at_ = 0;            ///< the head when it started
   std::optional<Time> leaving_since_;
   bool paused_ = false;
   std::optional<Time> finished_since_;
 
-  Round state_round_ = 0;     ///< the engine holds the state after this record
+  Round state_round_ = 0;  ///< the engine holds the state after this record
   bool applying_ = false;
   bool loading_state_ = false;  ///< what is applied is a whole fetched state
   std::uint64_t apply_job_ = 0;
@@ -207,8 +208,8 @@ class Peer {
   float learning_rate_ = 0;
 
   std::map<PeerId, Remote> remotes_;
-  std::set<PeerId> direct_;                ///< connected by a link of its own
-  std::map<PeerId, PeerId> via_;           ///< reached through a carrier
+  std::set<PeerId> direct_;       ///< connected by a link of its own
+  std::map<PeerId, PeerId> via_;  ///< reached through a carrier
   std::map<PeerId, Time> unlinked_since_;
   std::map<PeerId, std::uint64_t> seen_seq_;
   std::deque<std::pair<PeerId, Message>> ahead_;  ///< of the next round, replayed when it begins
@@ -216,7 +217,7 @@ class Peer {
   Time asked_records_{};
 
   std::unique_ptr<swarm::Fetcher> fetcher_;
-  Round fetching_round_ = 0;   ///< reduced bytes of this round
+  Round fetching_round_ = 0;  ///< reduced bytes of this round
   std::multimap<Hash, std::uint32_t> fetch_places_;
   std::vector<Blob> fetched_;
   bool fetching_state_ = false;

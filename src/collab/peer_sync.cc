@@ -1,5 +1,5 @@
-// Catching up and helping others to (R6, R11): records are fetched by number and checked as a chain;
-// reduced bytes and whole states are fetched by hash from several donors at once.
+// Catching up and helping others to (R6, R11): records are fetched by number and checked as a
+// chain; reduced bytes and whole states are fetched by hash from several donors at once.
 #include <algorithm>
 
 #include "collab/peer.h"
@@ -19,8 +19,13 @@ void Peer::OnHello(const PeerId& from, const Hello& hello, Time now, Effects& ou
     rolled_back_at_ = std::max(rolled_back_at_, hello.head.round);
     seen_own_seq_ = std::max(seen_own_seq_, hello.seen_seq);
     machine_.reset();
-    if (news) Problem(from, fmt::format("it saw this key's word number {}, this folder ends at {}: the folder is an old copy",
-                              hello.seen_seq, own_seq), out);
+    if (news)
+      Problem(
+          from,
+          fmt::format(
+              "it saw this key's word number {}, this folder ends at {}: the folder is an old copy",
+              hello.seen_seq, own_seq),
+          out);
   }
   const auto seen = seen_seq_.find(from);
   if (seen != seen_seq_.end() && hello.seq < seen->second && hello.head.round <= chain_.rounds() &&
@@ -65,8 +70,10 @@ void Peer::OnRecord(const PeerId& from, const RecordMessage& message, Time now, 
   }
   if (record->body.round <= chain_.rounds()) {
     if (chain_.At(record->body.round).hash != record->hash && record->body.round > 0) {
-      Problem(from, fmt::format("its record {} is {}, ours is {}: two histories", record->body.round,
-                                record->hash.Short(), chain_.At(record->body.round).hash.Short()), out);
+      Problem(from,
+              fmt::format("its record {} is {}, ours is {}: two histories", record->body.round,
+                          record->hash.Short(), chain_.At(record->body.round).hash.Short()),
+              out);
     }
     return;
   }
@@ -142,7 +149,8 @@ void Peer::WantRound(Time now, Effects& out) {
   CarryFetch(std::move(*effects), now, out);
   for (const auto& [peer, remote] : remotes_) {
     if (!fetcher_) return;
-    if (presence_.connected.contains(peer) && remote.greeted && remote.hello.head.round > state_round_) {
+    if (presence_.connected.contains(peer) && remote.greeted &&
+        remote.hello.head.round > state_round_) {
       CarryFetch(fetcher_->AddDonor(peer, std::nullopt, now), now, out);
     }
   }
@@ -160,7 +168,9 @@ void Peer::WantState(Time now, Effects& out) {
 }
 
 void Peer::OnLeaves(const PeerId& from, const Leaves& leaves, Time now, Effects& out) {
-  if (AtHead() || fetching_state_ || applying_ || leaves.round <= state_round_ || leaves.round > chain_.rounds()) return;
+  if (AtHead() || fetching_state_ || applying_ || leaves.round <= state_round_ ||
+      leaves.round > chain_.rounds())
+    return;
   if (leaves.leaves.size() != layout_.num_tiles() ||
       crypto::MerkleRoot(leaves.leaves) != chain_.At(leaves.round).body.root) {
     Problem(from, fmt::format("its leaves of round {} do not make the root", leaves.round), out);
@@ -186,7 +196,8 @@ void Peer::OnLeaves(const PeerId& from, const Leaves& leaves, Time now, Effects&
   CarryFetch(std::move(*effects), now, out);
   for (const auto& [peer, remote] : remotes_) {
     if (!fetcher_) return;
-    if (presence_.connected.contains(peer) && remote.greeted && remote.hello.checkpoint == leaves.round) {
+    if (presence_.connected.contains(peer) && remote.greeted &&
+        remote.hello.checkpoint == leaves.round) {
       CarryFetch(fetcher_->AddDonor(peer, std::nullopt, now), now, out);
     }
   }
@@ -196,7 +207,8 @@ void Peer::CarryFetch(swarm::Fetcher::Effects effects, Time now, Effects& out) {
   bool done = false;
   for (auto& effect : effects) {
     if (auto* get = std::get_if<swarm::SendGet>(&effect)) {
-      if (presence_.connected.contains(get->to)) out.push_back(Send{get->to, std::move(get->message)});
+      if (presence_.connected.contains(get->to))
+        out.push_back(Send{get->to, std::move(get->message)});
     } else if (const auto* object = std::get_if<swarm::StoreObject>(&effect)) {
       StoreFetched(object->id, object->bytes, now, out);
     } else if (const auto* blame = std::get_if<swarm::BlameDonor>(&effect)) {
@@ -207,7 +219,8 @@ void Peer::CarryFetch(swarm::Fetcher::Effects effects, Time now, Effects& out) {
   }
   if (!done || !fetcher_) return;
   if (fetching_state_) {
-    LoadStateJob job{fetch_state_round_, std::move(fetched_), chain_.At(fetch_state_round_).body.root};
+    LoadStateJob job{fetch_state_round_, std::move(fetched_),
+                     chain_.At(fetch_state_round_).body.root};
     const Round round = fetch_state_round_;
     StopFetching();
     applying_ = true;

@@ -1,5 +1,5 @@
-// Who decides (rules R2, R8, R10): quorums, seniority and the leader of a term are pure functions of
-// the members that the parent record lists.
+// Who decides (rules R2, R8, R10): quorums, seniority and the leader of a term are pure functions
+// of the members that the parent record lists.
 #pragma once
 
 #include <set>

@@ -24,7 +24,8 @@ Range GetRange(Reader& in) {
   Range r;
   r.first = in.Int<std::uint64_t>();
   r.last = in.Int<std::uint64_t>();
-  if (r.last < r.first || r.last - r.first >= (1ULL << 40)) in.Fail("a range that ends before it begins");
+  if (r.last < r.first || r.last - r.first >= (1ULL << 40))
+    in.Fail("a range that ends before it begins");
   return r;
 }
 
@@ -136,8 +137,9 @@ Result<Body> Body::Decode(ByteView bytes) {
   Reader in(bytes);
   Body body;
   if (const auto version = in.Int<std::uint32_t>(); version != kBodyVersion) {
-    return MakeError(Code::kCorrupt, fmt::format("record body: version {}, this program reads version {}",
-                                                 version, kBodyVersion));
+    return MakeError(Code::kCorrupt,
+                     fmt::format("record body: version {}, this program reads version {}", version,
+                                 kBodyVersion));
   }
   body.run = in.GetId<RunTag>();
   body.era = in.Int<Era>();

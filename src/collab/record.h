@@ -1,6 +1,7 @@
 // What a round agrees on (rule R1). A Body says everything about the round and nothing about how it
-// was agreed; its hash is what the chain links. The certificate beside it (term, signed votes) proves
-// that a quorum of the parent's members agreed; certificates of one body may differ between peers.
+// was agreed; its hash is what the chain links. The certificate beside it (term, signed votes)
+// proves that a quorum of the parent's members agreed; certificates of one body may differ between
+// peers.
 #pragma once
 
 #include <optional>
@@ -75,17 +76,18 @@ struct Body {
   Kind kind = Kind::kStep;
   std::uint32_t arithmetic = 1;
   std::vector<Member> members;  ///< of the next round
-  std::vector<Contribution> contributions;  ///< ascending by worker: the canonical order of the reduce
+  std::vector<Contribution>
+      contributions;  ///< ascending by worker: the canonical order of the reduce
   std::vector<RangeFate> fates;
-  std::vector<Hash> tiles;  ///< hash of each encoded tile of the result
+  std::vector<Hash> tiles;        ///< hash of each encoded tile of the result
   std::uint64_t tokens = 0;       ///< used by the run up to and with this round
   std::uint64_t next_sample = 0;  ///< the data cursor
   std::vector<Range> returned;    ///< issued again before the cursor moves
   std::vector<WorkerEntry> workers;
   std::vector<InviteUse> invite_uses;
   std::vector<PeerId> bans;  ///< keys that signed two votes of one term (R8) or came back twice
-  Hash root;      ///< Merkle root of the state after this round
-  Bytes payload;  ///< genesis: the encoded Genesis; empty otherwise
+  Hash root;                 ///< Merkle root of the state after this round
+  Bytes payload;             ///< genesis: the encoded Genesis; empty otherwise
 
   bool operator==(const Body&) const = default;
   Bytes Encode() const;
@@ -95,7 +97,8 @@ struct Body {
 /// SHA-256 of "loom body" and the encoding: the link of the chain.
 Hash BodyHash(ByteView encoded_body);
 
-/// A member's signed word for a body. `seq` numbers everything a key signs in votes and promises (R9).
+/// A member's signed word for a body. `seq` numbers everything a key signs in votes and promises
+/// (R9).
 struct Vote {
   PeerId peer;
   Term term = 0;
@@ -113,8 +116,8 @@ struct Record {
   Body body;
   Hash hash;
   Term term = 0;
-  std::vector<Vote> votes;                    ///< empty for genesis
-  std::optional<crypto::Signature> owner;     ///< genesis: the owner's signature over the hash
+  std::vector<Vote> votes;                 ///< empty for genesis
+  std::optional<crypto::Signature> owner;  ///< genesis: the owner's signature over the hash
 
   static Result<Record> FromBody(Blob encoded);
   Bytes Encode() const;

@@ -11,8 +11,8 @@ RoundMachine::RoundMachine(const RoundEnv& env, const Record& parent, RoundStart
     : env_(env),
       parent_(parent),
       start_(std::move(start)),
-      agreement_({parent.body.era, parent.body.round + 1, parent.hash}, parent.body.members, env.self,
-                 env.config->quorum, *env.signer, start_.voter),
+      agreement_({parent.body.era, parent.body.round + 1, parent.hash}, parent.body.members,
+                 env.self, env.config->quorum, *env.signer, start_.voter),
       term_(agreement_.promised()),
       term_since_(now),
       last_progress_(now),
@@ -23,7 +23,8 @@ RoundMachine::RoundMachine(const RoundEnv& env, const Record& parent, RoundStart
 void RoundMachine::Start(Time now, Effects& out) {
   for (const WorkerEntry& w : parent_.body.workers) {
     if (w.host != env_.self) continue;
-    if (auto order = OrderOf(parent_.body, w.worker, *env_.config)) to_do_.push_back(std::move(*order));
+    if (auto order = OrderOf(parent_.body, w.worker, *env_.config))
+      to_do_.push_back(std::move(*order));
   }
   StartWork(out);
   ConsiderTakeover(now, out);
@@ -43,7 +44,8 @@ void RoundMachine::OnMessage(const PeerId& from, const Message& message, Time no
         } else if constexpr (std::is_same_v<T, Arrived>) {
           OnArrived(from, m, now, out);
         } else if constexpr (std::is_same_v<T, Cut>) {
-          if (IsMember(parent_.body.members, from) && working_ == m.worker) out.push_back(CutWork{});
+          if (IsMember(parent_.body.members, from) && working_ == m.worker)
+            out.push_back(CutWork{});
         } else if constexpr (std::is_same_v<T, FixSet>) {
           OnFixSet(from, m, now, out);
         } else if constexpr (std::is_same_v<T, Reduced>) {
@@ -108,7 +110,8 @@ bool RoundMachine::OnComputed(std::uint64_t job, JobResult result, Time now, Eff
       ConsiderPropose(out);
     } else if (check_ && check_->job == job) {
       check_->job = 0;
-      if (state->root != check_->body.root || state->tiles != check_->body.tiles) check_->whole = nullptr;
+      if (state->root != check_->body.root || state->tiles != check_->body.tiles)
+        check_->whole = nullptr;
     }
     AdvanceCheck(now, out);
     return true;
@@ -153,9 +156,11 @@ void RoundMachine::OnTick(Time now, Effects& out) {
 void RoundMachine::OnPresence(Time now, Effects& out) {
   if (decided_) return;
   if (lead_ && lead_->phase != Lead::Phase::kPropose && plan_ && plan_->term == lead_->term) {
-    const bool owner_lost = std::any_of(plan_->owners.begin(), plan_->owners.end(), [&](const OwnedRun& o) {
-      return o.owner != env_.self && o.run.count > 0 && !env_.presence->connected.contains(o.owner);
-    });
+    const bool owner_lost =
+        std::any_of(plan_->owners.begin(), plan_->owners.end(), [&](const OwnedRun& o) {
+          return o.owner != env_.self && o.run.count > 0 &&
+                 !env_.presence->connected.contains(o.owner);
+        });
     const bool all_here = gather_ && gather_->missing == 0;
     if (owner_lost && !all_here) StartAttempt(lead_->term, now, out);
   }
@@ -201,13 +206,15 @@ std::vector<std::pair<WorkerIndex, bool>> RoundMachine::Settlement(const Body& b
   std::vector<std::pair<WorkerIndex, bool>> out;
   for (const auto& [worker, own] : own_) {
     if (own.encoded == nullptr) continue;
-    out.emplace_back(worker, std::any_of(body.contributions.begin(), body.contributions.end(),
-                                         [&](const Contribution& c) { return c.commitment == own.id; }));
+    out.emplace_back(worker,
+                     std::any_of(body.contributions.begin(), body.contributions.end(),
+                                 [&](const Contribution& c) { return c.commitment == own.id; }));
   }
   return out;
 }
 
-// Somebody is in a later term. Only promises make it real, so believing a liar costs terms, no more.
+// Somebody is in a later term. Only promises make it real, so believing a liar costs terms, no
+// more.
 void RoundMachine::HeardTerm(Term term, Time now) {
   constexpr Term kFarthest = 1000;
   if (term <= term_ || term - term_ > kFarthest) return;

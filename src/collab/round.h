@@ -1,7 +1,7 @@
 // One round as one member lives it (rules R1-R7, R17-R23, R33): work, commit and scatter, fix the
 // set, reduce and gather, vote. The machine is the same for every member; the leader of the current
-// term does a little more. It ends when the agreement core decides; the peer then applies the record
-// and makes the next machine.
+// term does a little more. It ends when the agreement core decides; the peer then applies the
+// record and makes the next machine.
 //
 //   Work       the own workers run the ranges that the parent record issued
 //   Scatter    a signed commitment to everyone, part j to the owner of part j
@@ -29,9 +29,9 @@ struct Timing {
   double factor = 2.0;
   Duration slack = 2s;
   Duration tick = 250ms;
-  Duration quiet = 1s;              ///< a round without progress for so long says what it misses
-  Duration first_work = 60s;        ///< prediction of a round's work before any was measured
-  Duration first_exchange = 2s;     ///< the same of the exchange
+  Duration quiet = 1s;           ///< a round without progress for so long says what it misses
+  Duration first_work = 60s;     ///< prediction of a round's work before any was measured
+  Duration first_exchange = 2s;  ///< the same of the exchange
 };
 
 /// How a member looks from here. Kept by the peer from connection events and heartbeats.
@@ -39,7 +39,8 @@ struct Presence {
   std::set<PeerId> connected;
   std::set<PeerId> silent;  ///< connected, but nothing heard for two seconds
   std::set<PeerId> gone;    ///< its connections closed and its redial is refused
-  std::set<PeerId> partial;  ///< not linked to every present member: owns no part if others can (R35)
+  std::set<PeerId>
+      partial;  ///< not linked to every present member: owns no part if others can (R35)
   bool Present(const PeerId& p) const { return connected.contains(p) && !silent.contains(p); }
 };
 
@@ -62,9 +63,9 @@ struct RoundEnv {
 };
 
 struct RoundStart {
-  VoterState voter;          ///< from the disk
-  Blob voted_bytes;          ///< the bytes behind the last vote, when it was for this round
-  bool may_work = true;      ///< false after a restart that may already have committed to other work
+  VoterState voter;      ///< from the disk
+  Blob voted_bytes;      ///< the bytes behind the last vote, when it was for this round
+  bool may_work = true;  ///< false after a restart that may already have committed to other work
   Duration predicted_work{};
   Duration predicted_exchange{};
 };
@@ -118,7 +119,7 @@ class RoundMachine {
   struct PartStore {
     std::vector<Slice> tiles;  ///< one a tile of the grid; an empty blob is missing
     std::set<std::uint32_t> checking;
-    std::string bad;           ///< why this contribution is excluded
+    std::string bad;  ///< why this contribution is excluded
   };
   struct Gather {
     Term term = 0;
@@ -132,8 +133,8 @@ class RoundMachine {
   struct Check {
     Hash hash;
     Body body;
-    std::uint64_t job = 0;    ///< NextJob of fetched bytes
-    Blob whole;               ///< bytes fetched by hash
+    std::uint64_t job = 0;  ///< NextJob of fetched bytes
+    Blob whole;             ///< bytes fetched by hash
     Bytes fetching;
     std::vector<bool> have;
     std::size_t missing = 0;
@@ -146,7 +147,8 @@ class RoundMachine {
     std::uint32_t attempt = 0;
     enum class Phase : std::uint8_t { kCollect, kReduce, kPropose } phase = Phase::kCollect;
     Time since{};
-    std::map<PeerId, std::map<Hash, std::string>> arrived;  ///< owner -> commitment -> "" or why bad
+    std::map<PeerId, std::map<Hash, std::string>>
+        arrived;  ///< owner -> commitment -> "" or why bad
     std::set<WorkerIndex> cut;
     std::set<PeerId> slow;  ///< owners that let an attempt time out
     std::optional<Time> first_commitment;

@@ -19,7 +19,8 @@ void RoundMachine::Carry(Actions actions, Time now, Effects& out) {
     } else if (auto* promise = std::get_if<SendPromise>(&action)) {
       SendTo(promise->to, PromiseMessage{id(), std::move(promise->promise)}, out);
     } else if (const auto* proposal = std::get_if<SendProposal>(&action)) {
-      Broadcast(ProposalMessage{id(), proposal->term, plan_ ? plan_->attempt : 0, *proposal->body}, out);
+      Broadcast(ProposalMessage{id(), proposal->term, plan_ ? plan_->attempt : 0, *proposal->body},
+                out);
     } else if (const auto* vote = std::get_if<SendVote>(&action)) {
       Broadcast(VoteMessage{id(), vote->vote}, out);
     } else if (const auto* nack = std::get_if<SendNack>(&action)) {
@@ -32,8 +33,9 @@ void RoundMachine::Carry(Actions actions, Time now, Effects& out) {
     } else if (auto* decided = std::get_if<Decided>(&action)) {
       decided_ = std::move(decided->record);
     } else if (const auto* evidence = std::get_if<Evidence>(&action)) {
-      out.push_back(Tell{{Event::Kind::kProblem, id().round, evidence->first.peer,
-                          fmt::format("signed two different votes in term {}", evidence->first.term)}});
+      out.push_back(
+          Tell{{Event::Kind::kProblem, id().round, evidence->first.peer,
+                fmt::format("signed two different votes in term {}", evidence->first.term)}});
     }
   }
 }
@@ -45,11 +47,12 @@ void RoundMachine::StartCheck(const CheckBody& check, Time now, Effects& out) {
   }
   check_.reset();
   auto body = Body::Decode(*check.body);
-  const Status follows =
-      body ? CheckNextBody(parent_.body, parent_.hash, env_.run, *env_.config, env_.layout->num_tiles(), *body)
-           : Status(body.error());
+  const Status follows = body ? CheckNextBody(parent_.body, parent_.hash, env_.run, *env_.config,
+                                              env_.layout->num_tiles(), *body)
+                              : Status(body.error());
   if (!follows) {
-    out.push_back(Tell{{Event::Kind::kProblem, id().round, LeaderOf(parent_.body.members, id().round, check.term),
+    out.push_back(Tell{{Event::Kind::kProblem, id().round,
+                        LeaderOf(parent_.body.members, id().round, check.term),
                         fmt::format("not voted for: {}", follows.error().message)}});
     return;
   }
@@ -128,7 +131,9 @@ void RoundMachine::OnObject(const swarm::ObjectData& data, Time now, Effects& ou
   if (!check_ || check_->missing == 0 || crypto::Sha256(*data.bytes) != data.id) return;
   bool any = false;
   for (std::size_t i = 0; i < check_->have.size(); ++i) {
-    if (check_->have[i] || check_->body.tiles[i] != data.id || data.bytes->size() != env_.layout->Size(i)) continue;
+    if (check_->have[i] || check_->body.tiles[i] != data.id ||
+        data.bytes->size() != env_.layout->Size(i))
+      continue;
     std::copy(data.bytes->begin(), data.bytes->end(),
               check_->fetching.begin() + static_cast<std::ptrdiff_t>(env_.layout->Offset(i)));
     check_->have[i] = true;

@@ -35,17 +35,19 @@ void RoundMachine::StartAttempt(Term term, Time now, Effects& out) {
   for (std::uint64_t k = 0; k < owners.size(); ++k) {
     const std::uint64_t first = tiles * k / owners.size();
     const std::uint64_t end = tiles * (k + 1) / owners.size();
-    plan.owners.push_back({owners[k],
-                           {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(end - first)}});
+    plan.owners.push_back(
+        {owners[k], {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(end - first)}});
   }
   Broadcast(plan, out);
   OnPlan(env_.self, plan, now, out);
 }
 
 void RoundMachine::OnArrived(const PeerId& from, const Arrived& arrived, Time now, Effects& out) {
-  if (!lead_ || decided_ || arrived.term != lead_->term || arrived.attempt != lead_->attempt) return;
-  lead_->arrived[from][arrived.commitment] =
-      arrived.good ? std::string() : arrived.reason.empty() ? "refused" : arrived.reason;
+  if (!lead_ || decided_ || arrived.term != lead_->term || arrived.attempt != lead_->attempt)
+    return;
+  lead_->arrived[from][arrived.commitment] = arrived.good             ? std::string()
+                                             : arrived.reason.empty() ? "refused"
+                                                                      : arrived.reason;
   Progress(now);
   ConsiderFix(now, out);
 }
@@ -86,8 +88,10 @@ void RoundMachine::ConsiderFix(Time now, Effects& out) {
       continue;
     }
     // A host that is silent or has committed to nothing is waited for until one deadline passed.
-    const bool here = (w.host == env_.self || env_.presence->Present(w.host)) && (known || !lead_->waited);
-    const bool silent = env_.presence->connected.contains(w.host) && lead_->term == 0 && !lead_->waited;
+    const bool here =
+        (w.host == env_.self || env_.presence->Present(w.host)) && (known || !lead_->waited);
+    const bool silent =
+        env_.presence->connected.contains(w.host) && lead_->term == 0 && !lead_->waited;
     waiting = waiting || ((here || silent) && !unfit_.contains(w.host));
   }
   if (!commitments_.empty() && !lead_->first_commitment) lead_->first_commitment = now;
@@ -120,8 +124,8 @@ void RoundMachine::Fix(Time now, Effects& out) {
 }
 
 void RoundMachine::ConsiderPropose(Effects& out) {
-  if (!lead_ || decided_ || lead_->phase != Lead::Phase::kReduce || !gather_ || !gather_->next || !fix_ ||
-      fix_->term != lead_->term || fix_->attempt != lead_->attempt) {
+  if (!lead_ || decided_ || lead_->phase != Lead::Phase::kReduce || !gather_ || !gather_->next ||
+      !fix_ || fix_->term != lead_->term || fix_->attempt != lead_->attempt) {
     return;
   }
   Choices choices;
@@ -164,7 +168,8 @@ void RoundMachine::LeadTick(Time now, Effects& out) {
   if (lead_->phase == Lead::Phase::kCollect) {
     if (lead_->first_commitment && now - *lead_->first_commitment > work / 2 + 1s) {
       for (const WorkerEntry& w : parent_.body.workers) {
-        if (w.issued.empty() || commitments_.contains(w.worker) || resigned_.contains(w.worker)) continue;
+        if (w.issued.empty() || commitments_.contains(w.worker) || resigned_.contains(w.worker))
+          continue;
         if (!lead_->cut.insert(w.worker).second) continue;
         const Cut cut{id(), w.worker};
         if (w.host == env_.self) {
@@ -182,7 +187,8 @@ void RoundMachine::LeadTick(Time now, Effects& out) {
     const Time from = lead_->first_commitment.value_or(lead_->since);
     if (now - std::max(from, lead_->since) > limit) {
       lead_->waited = true;
-      for (const OwnedRun& o : plan_->owners) {  // an owner that reported nothing owns nothing next time
+      for (const OwnedRun& o :
+           plan_->owners) {  // an owner that reported nothing owns nothing next time
         if (o.owner != env_.self && !commitment_ids_.empty() && !lead_->arrived.contains(o.owner)) {
           lead_->slow.insert(o.owner);
         }
@@ -197,7 +203,8 @@ void RoundMachine::LeadTick(Time now, Effects& out) {
       return;
     }
   }
-  if (lead_->phase == Lead::Phase::kReduce && now - lead_->since > allowed(start_.predicted_exchange)) {
+  if (lead_->phase == Lead::Phase::kReduce &&
+      now - lead_->since > allowed(start_.predicted_exchange)) {
     for (const OwnedRun& o : plan_->owners) {
       if (o.owner == env_.self || o.run.count == 0) continue;
       for (std::uint32_t i = o.run.first; i < o.run.first + o.run.count; ++i) {
@@ -218,8 +225,8 @@ Duration RoundMachine::TermDeadline() const {
   const Duration exchange = allowed(start_.predicted_exchange);
   if (fix_) return exchange + exchange;
   const bool working = commitments_.empty();
-  return (working ? allowed(std::max(start_.predicted_work, work_time_)) : work_time_ / 2 + 1s) + exchange +
-         exchange;
+  return (working ? allowed(std::max(start_.predicted_work, work_time_)) : work_time_ / 2 + 1s) +
+         exchange + exchange;
 }
 
 void RoundMachine::ConsiderTakeover(Time now, Effects& out) {
@@ -234,9 +241,11 @@ void RoundMachine::ConsiderTakeover(Time now, Effects& out) {
   };
   const std::size_t members = parent_.body.members.size();
   // R2: after a restart this member leads no term that it led before; SayMissing tells the others.
-  const bool led_before = leader() == env_.self && !lead_ && !agreement_.MayLead(term_) && !agreement_.Preparing(term_);
+  const bool led_before =
+      leader() == env_.self && !lead_ && !agreement_.MayLead(term_) && !agreement_.Preparing(term_);
   const bool leader_gone =
-      led_before || (leader() != env_.self && (env_.presence->gone.contains(leader()) || unfit_.contains(leader())));
+      led_before || (leader() != env_.self &&
+                     (env_.presence->gone.contains(leader()) || unfit_.contains(leader())));
   if (leader_gone || now - term_since_ > TermDeadline()) {
     ++term_;
     for (std::size_t k = 1; k < members && dead(leader()); ++k) ++term_;

@@ -57,7 +57,8 @@ void RoundMachine::OnPlan(const PeerId& from, const Plan& plan, Time now, Effect
 
 void RoundMachine::OnFixSet(const PeerId& from, const FixSet& fix, Time now, Effects& out) {
   if (decided_ || fix_ || !plan_ || LeaderOf(parent_.body.members, id().round, fix.term) != from ||
-      fix.term != plan_->term || fix.attempt != plan_->attempt || fix.term < agreement_.promised()) {
+      fix.term != plan_->term || fix.attempt != plan_->attempt ||
+      fix.term < agreement_.promised()) {
     return;
   }
   WorkerIndex last = 0;
@@ -111,8 +112,9 @@ void RoundMachine::TryReduce(Effects& out) {
     }
     ReduceJob job{plan_->term, plan_->attempt, {first, count}, {}};
     for (std::size_t k = 0; k < stores.size(); ++k) {
-      job.inputs.push_back({weights[k],
-                            {stores[k]->tiles.begin() + first, stores[k]->tiles.begin() + first + count}});
+      job.inputs.push_back(
+          {weights[k],
+           {stores[k]->tiles.begin() + first, stores[k]->tiles.begin() + first + count}});
     }
     const std::uint64_t number = env_.ids->Take();
     reduce_jobs_.emplace(number, RunJob{job.term, job.attempt, job.run});
@@ -203,9 +205,8 @@ void RoundMachine::SayMissing(Effects& out) {
   }
   for (const Member& m : parent_.body.members) {
     const auto& votes = agreement_.votes();
-    if (std::none_of(votes.begin(), votes.end(), [&](const Vote& v) {
-          return v.peer == m.id && v.term >= missing.term;
-        })) {
+    if (std::none_of(votes.begin(), votes.end(),
+                     [&](const Vote& v) { return v.peer == m.id && v.term >= missing.term; })) {
       missing.votes.push_back(m.id);
     }
   }
@@ -216,7 +217,8 @@ void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time no
   if (!IsMember(parent_.body.members, from)) return;
   HeardTerm(missing.newest, now);
   for (const WorkerIndex worker : missing.commitments) {
-    if (const auto own = own_.find(worker); own != own_.end()) SendTo(from, own->second.commitment, out);
+    if (const auto own = own_.find(worker); own != own_.end())
+      SendTo(from, own->second.commitment, out);
   }
   if (lead_ && plan_ && plan_->term == lead_->term &&
       std::pair(missing.term, missing.attempt) < std::pair(plan_->term, plan_->attempt)) {
@@ -228,7 +230,8 @@ void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time no
   if (lead_ && same_attempt && !missing.fixed && fix_) SendTo(from, *fix_, out);
   for (const Missing::Want& want : missing.parts) {
     for (const auto& [worker, own] : own_) {
-      if (own.id == want.commitment && want.run.first + std::uint64_t{want.run.count} <= env_.layout->num_tiles()) {
+      if (own.id == want.commitment &&
+          want.run.first + std::uint64_t{want.run.count} <= env_.layout->num_tiles()) {
         SendParts(from, own, want.run, out);
       }
     }
@@ -241,16 +244,19 @@ void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time no
     }
   }
   const auto vote = agreement_.DurableVote();
-  if (vote && std::find(missing.votes.begin(), missing.votes.end(), env_.self) != missing.votes.end()) {
+  if (vote &&
+      std::find(missing.votes.begin(), missing.votes.end(), env_.self) != missing.votes.end()) {
     SendTo(from, VoteMessage{id(), *vote}, out);
   }
   if (const auto proposal = agreement_.OwnProposal();
-      proposal && std::find(missing.votes.begin(), missing.votes.end(), from) != missing.votes.end()) {
+      proposal &&
+      std::find(missing.votes.begin(), missing.votes.end(), from) != missing.votes.end()) {
     SendTo(from, ProposalMessage{id(), proposal->term, 0, *proposal->body}, out);
   }
   if (agreement_.Preparing(term_)) SendTo(from, PrepareMessage{id(), term_}, out);
   // Arrivals reported into the void are reported again.
-  if (plan_ && LeaderOf(parent_.body.members, id().round, plan_->term) == from && !fix_ && !missing.fixed) {
+  if (plan_ && LeaderOf(parent_.body.members, id().round, plan_->term) == from && !fix_ &&
+      !missing.fixed) {
     reported_.clear();
     ReportArrivals(now, out);
   }

@@ -173,16 +173,18 @@ void RoundMachine::OnPart(const PeerId& from, const Part& part, Effects& out) {
   const Commitment& c = commitments_.at(*worker);
   PartStore& store = parts_[part.commitment];
   const std::uint32_t first = part.run.first;
-  const bool news = std::any_of(
-      store.tiles.begin() + first, store.tiles.begin() + first + part.run.count,
-      [](const Slice& s) { return s.blob == nullptr; });
+  const bool news =
+      std::any_of(store.tiles.begin() + first, store.tiles.begin() + first + part.run.count,
+                  [](const Slice& s) { return s.blob == nullptr; });
   if (!news || !store.bad.empty() || !store.checking.insert(first).second) return;
   const Blob blob = MakeBlob(part.tiles);
   const std::uint64_t job = env_.ids->Take();
   part_jobs_.emplace(job, PartJob{part.commitment, part.run, blob});
-  out.push_back(Compute{job, CheckPartJob{part.commitment, part.run, blob,
-                                          {c.tiles.begin() + first,
-                                           c.tiles.begin() + first + part.run.count}}});
+  out.push_back(Compute{
+      job, CheckPartJob{part.commitment,
+                        part.run,
+                        blob,
+                        {c.tiles.begin() + first, c.tiles.begin() + first + part.run.count}}});
 }
 
 void RoundMachine::OnPartChecked(const Hash& commitment, TileRun run, const Blob& tiles,

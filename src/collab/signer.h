@@ -1,5 +1,5 @@
-// How the core signs and checks signatures: pure computation behind an interface, so that thousands of
-// simulated rounds need no elliptic curve.
+// How the core signs and checks signatures: pure computation behind an interface, so that thousands
+// of simulated rounds need no elliptic curve.
 #pragma once
 
 #include <string_view>

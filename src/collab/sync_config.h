@@ -11,7 +11,8 @@ namespace loom::collab {
 
 /// How many equal votes make a record (rules R8, R10).
 enum class QuorumRule : std::uint8_t {
-  kMajority,   ///< more than half; exactly half counts with the most senior member. Survives crashes.
+  kMajority,   ///< more than half; exactly half counts with the most senior member. Survives
+               ///< crashes.
   kTwoThirds,  ///< more than two thirds, no tie-break. Survives fewer than n/3 liars.
 };
 
@@ -25,20 +26,20 @@ using agreed::OuterKind;
 
 struct SyncConfig {
   std::string method = "diloco";
-  std::uint32_t inner_steps = 30;     ///< H: inner steps of a full-speed worker in a round
-  std::uint32_t batch = 4;            ///< samples of one inner step of one worker
-  std::uint32_t context = 64;         ///< T: tokens of a sample
+  std::uint32_t inner_steps = 30;  ///< H: inner steps of a full-speed worker in a round
+  std::uint32_t batch = 4;         ///< samples of one inner step of one worker
+  std::uint32_t context = 64;      ///< T: tokens of a sample
   OuterKind outer = OuterKind::kNesterov;
-  float outer_lr = 1.0F;              ///< η
-  float outer_momentum = 0.5F;        ///< μ
-  std::string codec = "int8";         ///< fp32 | bf16 | int8
+  float outer_lr = 1.0F;        ///< η
+  float outer_momentum = 0.5F;  ///< μ
+  std::string codec = "int8";   ///< fp32 | bf16 | int8
   QuorumRule quorum = QuorumRule::kMajority;
   InnerStateRule inner_state = InnerStateRule::kLocal;
-  std::uint32_t workers = 0;          ///< fixed number of logical workers; 0 = one per peer
+  std::uint32_t workers = 0;            ///< fixed number of logical workers; 0 = one per peer
   std::uint32_t tile_elements = 65536;  ///< elements of a tile; a multiple of 256
-  float max_norm = 0.0F;              ///< largest L2 norm of one pseudo-gradient (R19); 0 = no limit
-  std::uint64_t rounds = 0;           ///< the run finishes after this round; 0 = until `finish`
-  std::uint64_t seed = 0;             ///< of first weights and sample order
+  float max_norm = 0.0F;     ///< largest L2 norm of one pseudo-gradient (R19); 0 = no limit
+  std::uint64_t rounds = 0;  ///< the run finishes after this round; 0 = until `finish`
+  std::uint64_t seed = 0;    ///< of first weights and sample order
 };
 
 }  // namespace loom::collab

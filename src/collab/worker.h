@@ -35,9 +35,9 @@ struct WorkDone {
   std::uint64_t samples = 0;  ///< the prefix of the order's samples that was used
   std::uint64_t tokens = 0;   ///< non-ignored target tokens in them
   std::uint32_t steps = 0;
-  double loss_sum = 0;        ///< Σ negative log-likelihood over those tokens, in nats
-  float grad_norm = 0;        ///< of the last step, before clipping
-  float learning_rate = 0;    ///< of the last step
+  double loss_sum = 0;      ///< Σ negative log-likelihood over those tokens, in nats
+  float grad_norm = 0;      ///< of the last step, before clipping
+  float learning_rate = 0;  ///< of the last step
 };
 
 /// Owner: the compute thread. One object a logical worker; its inner optimizer state lives in it.
@@ -45,8 +45,9 @@ class Worker {
  public:
   virtual ~Worker() = default;
 
-  /// Trains from `start` (the agreed weights) and leaves the trained weights in `theta`. Stops after
-  /// the current inner step once `cut` is true. Errors: non-finite loss or gradient (kInvalid).
+  /// Trains from `start` (the agreed weights) and leaves the trained weights in `theta`. Stops
+  /// after the current inner step once `cut` is true. Errors: non-finite loss or gradient
+  /// (kInvalid).
   virtual Result<WorkDone> Work(const WorkOrder& order, std::span<const float> start,
                                 std::span<float> theta, const std::atomic<bool>& cut) = 0;
 

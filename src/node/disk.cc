@@ -35,7 +35,8 @@ Status DiskExecutor::Write(const collab::Persist& persist) {
   if (const auto* vote = std::get_if<collab::AppendVote>(&persist.what)) {
     return folder_->votes().AppendAndSync(vote->entry);
   }
-  if (const auto* round = std::get_if<collab::WriteRound>(&persist.what)) return WriteRoundBytes(*round);
+  if (const auto* round = std::get_if<collab::WriteRound>(&persist.what))
+    return WriteRoundBytes(*round);
   const Bytes& bytes = std::get<collab::AppendRecord>(persist.what).record;
   LOOM_ASSIGN(const Record record, Record::Decode(bytes));
   LOOM_RETURN_IF_ERROR(folder_->records().AppendAndSync(bytes));
@@ -45,7 +46,8 @@ Status DiskExecutor::Write(const collab::Persist& persist) {
   return folder_->votes().file_bytes() > kVotesLogBytes ? DropOldVotes() : Status{};
 }
 
-// The words of older decisions count only by their sequence numbers, and the newest has the highest.
+// The words of older decisions count only by their sequence numbers, and the newest has the
+// highest.
 Status DiskExecutor::DropOldVotes() {
   LOOM_ASSIGN(std::vector<Bytes> entries, folder_->votes().ReadAll());
   collab::VoterState voter;
@@ -62,12 +64,14 @@ Status DiskExecutor::DropOldVotes() {
 Status DiskExecutor::WriteRoundBytes(const collab::WriteRound& write) {
   std::vector<ByteView> tiles;
   tiles.reserve(layout_->num_tiles());
-  for (std::size_t i = 0; i < layout_->num_tiles(); ++i) tiles.push_back(layout_->View(*write.reduced, i));
+  for (std::size_t i = 0; i < layout_->num_tiles(); ++i)
+    tiles.push_back(layout_->View(*write.reduced, i));
   LOOM_RETURN_IF_ERROR(folder_->WriteRound(write.round, tiles));
   return {};
 }
 
-Result<std::vector<Hash>> DiskExecutor::Checkpoint(const collab::CheckpointJob& job, Engine& engine) {
+Result<std::vector<Hash>> DiskExecutor::Checkpoint(const collab::CheckpointJob& job,
+                                                   Engine& engine) {
   const std::map<WorkerIndex, Bytes> inner = engine.SaveInner();
   std::vector<store::NamedBytes> extras;
   for (const auto& [worker, bytes] : inner) extras.push_back({InnerName(worker), bytes});
@@ -75,7 +79,8 @@ Result<std::vector<Hash>> DiskExecutor::Checkpoint(const collab::CheckpointJob& 
                                                    engine.weights(), engine.momentum(), extras));
   // With one checkpoint the rounds before it stay, for peers that are a little behind.
   if (folder_->checkpoints().List().size() > 1) LOOM_RETURN_IF_ERROR(folder_->PruneRounds());
-  LOOM_ASSIGN(const store::StateFile state, folder_->checkpoints().OpenState(job.round, state_layout_));
+  LOOM_ASSIGN(const store::StateFile state,
+              folder_->checkpoints().OpenState(job.round, state_layout_));
   return state.leaves();
 }
 
@@ -90,7 +95,8 @@ Blob DiskExecutor::Find(const collab::Serve& serve) const {
         return file.ReadTile(serve.tile);
       }
       case collab::Serve::From::kCheckpoint: {
-        LOOM_ASSIGN(const store::StateFile file, folder_->checkpoints().OpenState(serve.round, state_layout_));
+        LOOM_ASSIGN(const store::StateFile file,
+                    folder_->checkpoints().OpenState(serve.round, state_layout_));
         if (serve.tile >= file.num_tiles() || file.leaves()[serve.tile] != serve.id) break;
         return file.ReadTile(serve.tile);
       }
@@ -129,7 +135,8 @@ collab::JobResult JobRunner::Run(const collab::Job& job, const std::atomic<bool>
           },
           [&](const collab::LoadStateJob& j) -> collab::JobResult { return LoadState(j); },
           [&](const collab::CheckpointJob&) -> collab::JobResult {
-            return Result<std::vector<Hash>>(MakeError(Code::kInternal, "a checkpoint is the disk's job"));
+            return Result<std::vector<Hash>>(
+                MakeError(Code::kInternal, "a checkpoint is the disk's job"));
           },
       },
       job);
@@ -144,8 +151,8 @@ Status JobRunner::Apply(const collab::ApplyJob& job) {
     checked_.reset();
     if (checked_root_ != job.root) {
       return MakeError(Code::kCorrupt,
-                       fmt::format("round {}: the step leads to root {}, its record says {}", job.round,
-                                   checked_root_.Hex(), job.root.Hex()),
+                       fmt::format("round {}: the step leads to root {}, its record says {}",
+                                   job.round, checked_root_.Hex(), job.root.Hex()),
                        "run `loom doctor`: this machine computes other bits than the others");
     }
     LOOM_RETURN_IF_ERROR(engine_->Apply(*job.reduced));
@@ -160,8 +167,9 @@ Status JobRunner::LoadState(const collab::LoadStateJob& job) {
     LOOM_RETURN_IF_ERROR(engine_->LoadStateTile(i, *job.tiles[i]));
   }
   if (const Hash root = engine_->Root(); root != job.root) {
-    return MakeError(Code::kCorrupt, fmt::format("the fetched state of round {} has root {}, its record says {}",
-                                                 job.round, root.Hex(), job.root.Hex()));
+    return MakeError(Code::kCorrupt,
+                     fmt::format("the fetched state of round {} has root {}, its record says {}",
+                                 job.round, root.Hex(), job.root.Hex()));
   }
   return {};
 }

@@ -15,15 +15,17 @@ namespace loom::node {
 class DiskExecutor {
  public:
   /// Both outlive it. Requires folder.has_run().
-  DiskExecutor(store::PeerFolder& folder, const agreed::TileGrid& grid, const collab::TileLayout& layout);
+  DiskExecutor(store::PeerFolder& folder, const agreed::TileGrid& grid,
+               const collab::TileLayout& layout);
 
   /// Tells it the rounds that the folder held at start, so that their bytes can be served.
   void Know(const std::vector<collab::Record>& records);
 
   /// Durable when it returns ok.
   Status Write(const collab::Persist& persist);
-  /// Writes the engine's state and its workers' inner state; removes older checkpoints and the round
-  /// bytes that no kept one needs. The leaves of the state. Nobody may change the engine meanwhile.
+  /// Writes the engine's state and its workers' inner state; removes older checkpoints and the
+  /// round bytes that no kept one needs. The leaves of the state. Nobody may change the engine
+  /// meanwhile.
   Result<std::vector<Hash>> Checkpoint(const collab::CheckpointJob& job, collab::Engine& engine);
   /// What was asked for, checked against its hash; null when it is not here any more.
   Blob Find(const collab::Serve& serve) const;
@@ -38,8 +40,8 @@ class DiskExecutor {
   std::map<Round, Hash> round_ids_;
 };
 
-/// Runs a job of the compute thread, except CheckpointJob, which is the DiskExecutor's. Remembers the
-/// last root it computed, so that a record's step costs no second hashing of the whole state.
+/// Runs a job of the compute thread, except CheckpointJob, which is the DiskExecutor's. Remembers
+/// the last root it computed, so that a record's step costs no second hashing of the whole state.
 class JobRunner {
  public:
   explicit JobRunner(collab::Engine& engine) : engine_(&engine) {}

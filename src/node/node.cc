@@ -33,8 +33,9 @@ store::FileSystem& Disk() {
 
 Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
   LOOM_ASSIGN(store::PeerFolder folder,
-              store::PeerFolder::Open(Disk(), options.dir,
-                                      {.pid = ::getpid(), .keep_checkpoints = options.local.keep_checkpoints}));
+              store::PeerFolder::Open(
+                  Disk(), options.dir,
+                  {.pid = ::getpid(), .keep_checkpoints = options.local.keep_checkpoints}));
   LOOM_RETURN_IF_ERROR(Disk().MakeDirs(options.dir + "/keys", store::Access::kPrivate));
   LOOM_ASSIGN(crypto::SigningKey key, PeerKey(options.dir));
   std::unique_ptr<Node> node(new Node(std::move(options), std::move(folder), std::move(key)));
@@ -42,10 +43,11 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
   if (node->folder_.has_run()) {
     LOOM_ASSIGN(node->run_, ReadRun(node->folder_.genesis()));
     if (node->options_.invite && node->options_.invite->run != node->run_->id) {
-      return MakeError(Code::kConflict,
-                       fmt::format("{} belongs to run {}, the invite is for run {}", node->options_.dir,
-                                   node->run_->id.Short(), node->options_.invite->run.Short()),
-                       "give another --dir");
+      return MakeError(
+          Code::kConflict,
+          fmt::format("{} belongs to run {}, the invite is for run {}", node->options_.dir,
+                      node->run_->id.Short(), node->options_.invite->run.Short()),
+          "give another --dir");
     }
   }
   return node;
@@ -67,8 +69,11 @@ Status Node::Host(const train::RunFile& file, const std::string& name) {
   bool made = false;
   const std::string owner_path = OwnerKeyPath();
   LOOM_ASSIGN(const crypto::SigningKey owner, LoadOrMakeKey(owner_path, &made));
-  if (made) Say(fmt::format("Made your owner key at {}. Keep a copy: it signs runs and invites.", owner_path));
-  LOOM_ASSIGN(run_, MakeRun(file, options_.dir, name, owner, key_.public_key(), reactor_.WallSeconds()));
+  if (made)
+    Say(fmt::format("Made your owner key at {}. Keep a copy: it signs runs and invites.",
+                    owner_path));
+  LOOM_ASSIGN(run_,
+              MakeRun(file, options_.dir, name, owner, key_.public_key(), reactor_.WallSeconds()));
   return folder_.SetGenesis(run_->genesis.Encode());
 }
 
@@ -92,7 +97,8 @@ Result<std::vector<std::uint16_t>> Node::Listen() {
   std::vector<std::string> kept = options_.listen;
   if (const auto port = folder_.ReadKey("port")) {
     for (std::string& address : kept) {
-      if (address.ends_with(":0")) address = address.substr(0, address.size() - 1) + std::string(AsText(*port));
+      if (address.ends_with(":0"))
+        address = address.substr(0, address.size() - 1) + std::string(AsText(*port));
     }
   }
   auto bound = transport_->Listen(kept);
@@ -108,7 +114,8 @@ std::vector<std::string> Node::OwnAddresses() const {
   std::vector<std::string> out;
   const auto add = [&](std::string host, std::uint16_t port) {
     const std::string text = swarm::Address{std::move(host), port}.ToString();
-    if (out.size() < swarm::kMaxInviteAddresses && std::find(out.begin(), out.end(), text) == out.end()) {
+    if (out.size() < swarm::kMaxInviteAddresses &&
+        std::find(out.begin(), out.end(), text) == out.end()) {
       out.push_back(text);
     }
   };
@@ -127,10 +134,11 @@ std::vector<std::string> Node::OwnAddresses() const {
 
 Result<std::string> Node::MakeInvite(std::int64_t seconds, std::uint32_t uses) {
   LOOM_ASSIGN(const crypto::SigningKey owner, crypto::SigningKey::Load(OwnerKeyPath()));
-  const bool owns = std::find(run_->content.owners.begin(), run_->content.owners.end(), owner.public_key()) !=
-                    run_->content.owners.end();
+  const bool owns = std::find(run_->content.owners.begin(), run_->content.owners.end(),
+                              owner.public_key()) != run_->content.owners.end();
   if (!owns) {
-    return MakeError(Code::kRefused, fmt::format("the key in {} does not own this run", OwnerKeyPath()),
+    return MakeError(Code::kRefused,
+                     fmt::format("the key in {} does not own this run", OwnerKeyPath()),
                      "make the invite where the run was made, or set LOOM_OWNER_KEY");
   }
   swarm::Invite invite;
@@ -142,7 +150,8 @@ Result<std::string> Node::MakeInvite(std::int64_t seconds, std::uint32_t uses) {
   if (peer_) {
     for (const collab::Member& m : peer_->chain().head().body.members) {
       const auto known = known_address_.find(m.id);
-      if (known == known_address_.end() || invite.addresses.size() >= swarm::kMaxInviteAddresses) continue;
+      if (known == known_address_.end() || invite.addresses.size() >= swarm::kMaxInviteAddresses)
+        continue;
       invite.addresses.push_back({known->second, m.id});
     }
   }
@@ -158,9 +167,11 @@ Result<std::string> Node::MakeInvite(std::int64_t seconds, std::uint32_t uses) {
 }
 
 // R15: any member admits on an owner's word, as often as the invite says, counted in records.
-Result<std::optional<Hash>> Node::Admit(const collab::JoinAsk& ask, const collab::Chain& chain) const {
+Result<std::optional<Hash>> Node::Admit(const collab::JoinAsk& ask,
+                                        const collab::Chain& chain) const {
   if (ask.invite.empty()) {
-    return MakeError(Code::kRefused, "this run needs an invite", "ask a member for a loom1... invite");
+    return MakeError(Code::kRefused, "this run needs an invite",
+                     "ask a member for a loom1... invite");
   }
   LOOM_ASSIGN(const swarm::Invite invite, swarm::ParseInvite(ask.invite));
   if (invite.run != run_->id) return MakeError(Code::kRefused, "the invite is for another run");
@@ -169,9 +180,10 @@ Result<std::optional<Hash>> Node::Admit(const collab::JoinAsk& ask, const collab
   Hash id;
   std::copy(invite.nonce.begin(), invite.nonce.end(), id.bytes.begin());
   if (chain.InviteUses(id) >= invite.max_uses) {
-    return MakeError(Code::kRefused,
-                     fmt::format("the invite is used up: {} of {} uses", chain.InviteUses(id), invite.max_uses),
-                     "ask for a new one: loom invite --dir DIR");
+    return MakeError(
+        Code::kRefused,
+        fmt::format("the invite is used up: {} of {} uses", chain.InviteUses(id), invite.max_uses),
+        "ask for a new one: loom invite --dir DIR");
   }
   return std::optional<Hash>(id);
 }
@@ -183,7 +195,9 @@ Result<NodeEnd> Node::Live() {
   storage_ = std::make_unique<WorkerThread>(kStorageQueue);
   auto control = net::ControlServer::Listen(
       reactor_, folder_.control_socket_path(),
-      [this](const std::string& request, const net::ControlServer::Reply& reply) { OnControl(request, reply); });
+      [this](const std::string& request, const net::ControlServer::Reply& reply) {
+        OnControl(request, reply);
+      });
   if (control) {
     control_ = std::move(*control);
   } else {
@@ -219,13 +233,15 @@ void Node::Tick() {
   if (interrupted_.load() && !interrupt_seen_) {
     interrupt_seen_ = true;
     // Leaving must not strand the others: fewer than a quorum would stay, so only stop (design §9).
-    if (peer_ && peer_->chain().head().body.members.size() > 2 && peer_->View(now).waits_for.empty()) {
+    if (peer_ && peer_->chain().head().body.members.size() > 2 &&
+        peer_->View(now).waits_for.empty()) {
       Say("Stopping: leaving the run first.");
       collab::Effects effects;
       peer_->Leave(now, effects);
       Carry(std::move(effects));
     } else {
-      Stop({collab::PeerState::kStopped, "stopped by its user; the folder resumes with: loom join --dir " + options_.dir});
+      Stop({collab::PeerState::kStopped,
+            "stopped by its user; the folder resumes with: loom join --dir " + options_.dir});
     }
   }
   DialDue();
@@ -233,7 +249,8 @@ void Node::Tick() {
     collab::Effects effects;
     peer_->OnTick(now, effects);
     Carry(std::move(effects));
-    if (peer_->state() == collab::PeerState::kStopped || peer_->state() == collab::PeerState::kFailed) {
+    if (peer_->state() == collab::PeerState::kStopped ||
+        peer_->state() == collab::PeerState::kFailed) {
       Stop({peer_->state(), peer_->View(now).reason});
     }
   } else {
@@ -287,7 +304,9 @@ void Node::Stop(NodeEnd end) {
 }
 
 void Node::OnControl(const std::string& request, const net::ControlServer::Reply& reply) {
-  const auto answer = [&](json::Object object) { reply(json::Dump(json::Value(std::move(object)))); };
+  const auto answer = [&](json::Object object) {
+    reply(json::Dump(json::Value(std::move(object))));
+  };
   const auto fail = [&](const Error& error) {
     answer({{"ok", json::Value(false)},
             {"code", json::Value(std::string(CodeName(error.code)))},
@@ -303,7 +322,8 @@ void Node::OnControl(const std::string& request, const net::ControlServer::Reply
   const auto number = [&](const char* key, std::int64_t otherwise) {
     const json::Value* v = parsed->Find(key);
     const std::uint64_t* n = v != nullptr ? v->AsUnsigned() : nullptr;
-    return n != nullptr ? static_cast<std::int64_t>(std::min<std::uint64_t>(*n, INT64_MAX / 2)) : otherwise;
+    return n != nullptr ? static_cast<std::int64_t>(std::min<std::uint64_t>(*n, INT64_MAX / 2))
+                        : otherwise;
   };
   const Time now = reactor_.Now();
   if (name == "status") {
@@ -316,8 +336,9 @@ void Node::OnControl(const std::string& request, const net::ControlServer::Reply
   }
   collab::Effects effects;
   if (name == "invite") {
-    auto invite = MakeInvite(number("seconds", 7 * 24 * 3600),
-                             static_cast<std::uint32_t>(std::clamp<std::int64_t>(number("uses", 16), 1, 100000)));
+    auto invite = MakeInvite(
+        number("seconds", 7 * 24 * 3600),
+        static_cast<std::uint32_t>(std::clamp<std::int64_t>(number("uses", 16), 1, 100000)));
     if (!invite) {
       fail(invite.error());
     } else {
@@ -336,7 +357,8 @@ void Node::OnControl(const std::string& request, const net::ControlServer::Reply
     return;
   }
   Carry(std::move(effects));
-  answer({{"ok", json::Value(true)}, {"state", json::Value(std::string(collab::PeerStateName(peer_->state())))}});
+  answer({{"ok", json::Value(true)},
+          {"state", json::Value(std::string(collab::PeerStateName(peer_->state())))}});
 }
 
 void Node::OnPeerUp(const net::PeerInfo& info) {
@@ -345,7 +367,8 @@ void Node::OnPeerUp(const net::PeerInfo& info) {
   std::vector<std::string> texts = info.announced;
   if (info.listen_port != 0) {
     const auto colon = info.address.rfind(':');
-    if (colon != std::string::npos) texts.push_back(info.address.substr(0, colon + 1) + std::to_string(info.listen_port));
+    if (colon != std::string::npos)
+      texts.push_back(info.address.substr(0, colon + 1) + std::to_string(info.listen_port));
   }
   for (const std::string& text : texts) {
     if (auto address = swarm::ParseAddress(text)) {
@@ -360,7 +383,8 @@ void Node::OnPeerUp(const net::PeerInfo& info) {
   if (known != known_address_.end()) directory_.Connected(known->second, info.id);
   Addresses told;
   for (const auto& [peer, address] : known_address_) {
-    if (peer != info.id && told.entries.size() < kMaxToldAddresses) told.entries.push_back({peer, address});
+    if (peer != info.id && told.entries.size() < kMaxToldAddresses)
+      told.entries.push_back({peer, address});
   }
   if (!told.entries.empty()) SendNode(info.id, told);
   if (known != known_address_.end()) {  // and the others hear of the newcomer
@@ -368,7 +392,9 @@ void Node::OnPeerUp(const net::PeerInfo& info) {
       if (other != info.id) SendNode(other, Addresses{{{info.id, known->second}}});
     }
   }
-  Event({{"event", json::Value("connected")}, {"peer", json::Value(info.id.Hex())}, {"address", json::Value(info.address)}});
+  Event({{"event", json::Value("connected")},
+         {"peer", json::Value(info.id.Hex())},
+         {"address", json::Value(info.address)}});
   if (peer_) {
     collab::Effects effects;
     peer_->OnPeerUp(info.id, reactor_.Now(), effects);
@@ -382,11 +408,13 @@ void Node::OnPeerDown(const PeerId& peer, net::DownReason reason, const std::str
   up_.erase(peer);
   directory_.Closed(peer, reactor_.Now());
   const bool refused = reason == net::DownReason::kRefusedRedial;
-  Log(LogLevel::kDebug, "net", "{} is down: {} {}", peer.Short(), net::DownReasonName(reason), detail);
+  Log(LogLevel::kDebug, "net", "{} is down: {} {}", peer.Short(), net::DownReasonName(reason),
+      detail);
   Event({{"event", json::Value("disconnected")},
          {"peer", json::Value(peer.Hex())},
          {"gone", json::Value(refused)},
-         {"reason", json::Value(detail.empty() ? std::string(net::DownReasonName(reason)) : detail)}});
+         {"reason",
+          json::Value(detail.empty() ? std::string(net::DownReasonName(reason)) : detail)}});
   if (data_fetcher_) CarryDataFetch(data_fetcher_->RemoveDonor(peer, reactor_.Now()));
   if (!peer_) return;
   collab::Effects effects;
@@ -437,9 +465,11 @@ void Node::OnDialFailed(const std::string& address, net::DialStep step, const Er
     directory_.Failed(it->second, reactor_.Now());
     dialling_.erase(it);
   }
-  Log(LogLevel::kDebug, "net", "{}: {} failed: {}", address, net::DialStepName(step), error.message);
+  Log(LogLevel::kDebug, "net", "{}: {} failed: {}", address, net::DialStepName(step),
+      error.message);
   if (!reached_ && reach_failures_.size() < 64) {
-    reach_failures_.push_back(fmt::format("{}: {}: {}", address, net::DialStepName(step), error.message));
+    reach_failures_.push_back(
+        fmt::format("{}: {}: {}", address, net::DialStepName(step), error.message));
   }
 }
 

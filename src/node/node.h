@@ -35,8 +35,8 @@ struct NodeOptions {
   train::LocalConfig local;
   std::optional<swarm::Invite> invite;  ///< join: where the run is and what to show
   std::string invite_token;
-  std::vector<std::string> listen;      ///< HOST:PORT; empty: this peer only dials out
-  std::string isa = "auto";             ///< kernel path of agreed arithmetic and codecs
+  std::vector<std::string> listen;                 ///< HOST:PORT; empty: this peer only dials out
+  std::string isa = "auto";                        ///< kernel path of agreed arithmetic and codecs
   std::function<void(const json::Object&)> event;  ///< NDJSON events; reactor thread
   std::function<void(const std::string&)> say;     ///< lines for people; reactor thread
   std::function<void(const std::string&)> progress;
@@ -122,7 +122,7 @@ class Node final : public net::TransportEvents {
   void Say(const std::string& line) const;
 
   NodeOptions options_;
-  store::PeerFolder folder_;   ///< storage thread once Live began
+  store::PeerFolder folder_;  ///< storage thread once Live began
   crypto::SigningKey key_;
   collab::KeySigner signer_;
   std::optional<node::Run> run_;
@@ -152,6 +152,7 @@ class Node final : public net::TransportEvents {
   std::vector<DataFile> missing_data_;
   bool starting_peer_ = false;
   Time began_{};
+  Time asked_{};  ///< for the run's record or its lists of pieces
   std::vector<std::string> reach_failures_;
   bool reached_ = false;
 

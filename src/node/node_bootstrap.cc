@@ -15,6 +15,7 @@ namespace loom::node {
 namespace {
 
 constexpr Duration kReachLimit = 20s;
+constexpr Duration kAskAgain = 2s;  // a question can be lost with the connection that carried it
 
 std::string DataPath(const std::string& dir) { return dir + "/" + std::string(kDataFolder); }
 
@@ -39,16 +40,19 @@ void Node::OnNodeMessage(const PeerId& from, NodeMessage message) {
     if (list != nullptr) SendNode(from, Pieces{get->object, *list});
   } else if (const auto* pieces = std::get_if<Pieces>(&message)) {
     if (!data_fetcher_ || wanted_lists_.contains(pieces->object)) return;
-    const auto wanted = std::find_if(missing_data_.begin(), missing_data_.end(), [&](const DataFile& f) {
-      return f.ref.id == pieces->object && f.ref.size == pieces->list.size;
-    });
+    const auto wanted =
+        std::find_if(missing_data_.begin(), missing_data_.end(), [&](const DataFile& f) {
+          return f.ref.id == pieces->object && f.ref.size == pieces->list.size;
+        });
     if (wanted == missing_data_.end()) return;
     wanted_lists_.emplace(pieces->object, pieces->list);
     std::vector<swarm::ObjectRef> refs;
     for (std::size_t i = 0; i < pieces->list.pieces.size(); ++i) {
-      refs.push_back({pieces->list.pieces[i], static_cast<std::uint32_t>(pieces->list.PieceSize(i))});
+      refs.push_back(
+          {pieces->list.pieces[i], static_cast<std::uint32_t>(pieces->list.PieceSize(i))});
     }
-    auto effects = data_fetcher_->Want(refs, [this](const Hash& id) { return pieces_.contains(id); }, reactor_.Now());
+    auto effects = data_fetcher_->Want(
+        refs, [this](const Hash& id) { return pieces_.contains(id); }, reactor_.Now());
     if (effects) CarryDataFetch(std::move(*effects));
   } else if (const auto* told = std::get_if<Addresses>(&message)) {
     for (const auto& entry : told->entries) {
@@ -68,11 +72,12 @@ void Node::OnRunRecord(const RunRecord& record) {
     return;
   }
   if (run->id != options_.invite->run) {
-    Log(LogLevel::kWarn, "join", "a peer sent the genesis of run {}, the invite says {}", run->id.Short(),
-        options_.invite->run.Short());
+    Log(LogLevel::kWarn, "join", "a peer sent the genesis of run {}, the invite says {}",
+        run->id.Short(), options_.invite->run.Short());
     return;
   }
-  if (const Status owned = swarm::CheckInviteAuthority(*options_.invite, run->content.owners); !owned) {
+  if (const Status owned = swarm::CheckInviteAuthority(*options_.invite, run->content.owners);
+      !owned) {
     Stop({collab::PeerState::kFailed, owned.error().ToString()});
     return;
   }
@@ -110,7 +115,8 @@ void Node::FetchData() {
   }
   std::uint64_t bytes = 0;
   for (const DataFile& f : missing_data_) bytes += f.ref.size;
-  Say(fmt::format("Fetching {} data files, {:.1f} MB.", missing_data_.size(), static_cast<double>(bytes) / 1e6));
+  Say(fmt::format("Fetching {} data files, {:.1f} MB.", missing_data_.size(),
+                  static_cast<double>(bytes) / 1e6));
   data_fetcher_ = std::make_unique<swarm::Fetcher>(swarm::FetchOptions{});
   FetchData();
 }
@@ -134,7 +140,8 @@ void Node::CarryDataFetch(swarm::Fetcher::Effects effects) {
       Log(LogLevel::kWarn, "join", "{} sent wrong bytes: {}", blame->donor.Short(), blame->reason);
     }
   }
-  if (data_fetcher_ && data_fetcher_->done() && wanted_lists_.size() == missing_data_.size()) FinishDataFetch();
+  if (data_fetcher_ && data_fetcher_->done() && wanted_lists_.size() == missing_data_.size())
+    FinishDataFetch();
 }
 
 void Node::FinishDataFetch() {
@@ -143,7 +150,8 @@ void Node::FinishDataFetch() {
     const store::PieceList& list = wanted_lists_.at(file.ref.id);
     std::vector<ByteView> parts;
     for (const Hash& piece : list.pieces) parts.emplace_back(pieces_.at(piece));
-    if (const Status written = WriteFileAtomic(DataPath(options_.dir) + "/" + file.name, parts); !written) {
+    if (const Status written = WriteFileAtomic(DataPath(options_.dir) + "/" + file.name, parts);
+        !written) {
       Stop({collab::PeerState::kFailed, written.error().ToString()});
       return;
     }
@@ -166,13 +174,14 @@ void Node::StartPeer() {
   const bool posted = compute_->Post([this] {
     const auto make = [this]() -> Result<collab::PeerRestore> {
       const train::RunSpec& spec = run_->spec;
-      std::uint32_t threads = spec.determinism.threads != 0 ? spec.determinism.threads : options_.local.threads;
+      std::uint32_t threads =
+          spec.determinism.threads != 0 ? spec.determinism.threads : options_.local.threads;
       if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency() / 2);
       LOOM_RETURN_IF_ERROR(tensor::ConfigureRuntime(
           {.threads = static_cast<int>(threads), .deterministic = spec.determinism.deterministic}));
       LOOM_ASSIGN(dataset_, data::OpenDataset(DataPath(options_.dir)));
-      LOOM_ASSIGN(agreed::TileGrid grid,
-                  agreed::TileGrid::Make(model::ParameterShapes(spec.model), spec.sync.tile_elements));
+      LOOM_ASSIGN(agreed::TileGrid grid, agreed::TileGrid::Make(model::ParameterShapes(spec.model),
+                                                                spec.sync.tile_elements));
       LOOM_ASSIGN(const codec::CodecKind codec, codec::ParseCodec(spec.sync.codec));
       LOOM_ASSIGN(const agreed::Isa isa, agreed::ParseIsa(options_.isa));
       layout_ = std::make_unique<collab::TileLayout>(grid, *codec::MakeCodec(codec));
@@ -180,7 +189,8 @@ void Node::StartPeer() {
       auto shared = std::make_shared<std::shared_ptr<train::StepEngine>>();
       const auto factory = [this, shared](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {
         if (*shared == nullptr) {
-          LOOM_ASSIGN(auto made, train::StepEngine::Make(run_->spec, options_.local, dataset_->train));
+          LOOM_ASSIGN(auto made,
+                      train::StepEngine::Make(run_->spec, options_.local, dataset_->train));
           *shared = std::move(made);
         }
         LOOM_ASSIGN(auto worker, train::TrainWorker::Make(*shared));
@@ -189,11 +199,13 @@ void Node::StartPeer() {
       engine_ = std::make_unique<collab::Engine>(std::move(grid), spec.sync, codec, isa, factory);
       disk_ = std::make_unique<DiskExecutor>(folder_, engine_->grid(), *layout_);
       runner_ = std::make_unique<JobRunner>(*engine_);
-      LOOM_ASSIGN(Restored restored,
-                  RestorePeer(folder_, *engine_, run_->genesis, spec.sync, [this](std::span<float> w) -> Status {
-                    model::InitWeights(run_->spec.model, engine_->grid(), run_->spec.sync.seed, w);
-                    return {};
-                  }));
+      LOOM_ASSIGN(Restored restored, RestorePeer(folder_, *engine_, run_->genesis, spec.sync,
+                                                 [this](std::span<float> w) -> Status {
+                                                   model::InitWeights(run_->spec.model,
+                                                                      engine_->grid(),
+                                                                      run_->spec.sync.seed, w);
+                                                   return {};
+                                                 }));
       disk_->Know(restored.peer.records);
       for (const std::string& note : restored.notes) Log(LogLevel::kWarn, "restore", "{}", note);
       return std::move(restored.peer);
@@ -230,6 +242,16 @@ void Node::PeerRestored(Result<collab::PeerRestore> restored) {
 // A joiner that reaches nobody says which address failed at which step, and gives up (20 s).
 void Node::BootstrapTick() {
   const Time now = reactor_.Now();
+  if (now - asked_ > kAskAgain && !up_.empty() && !starting_peer_) {
+    asked_ = now;
+    if (!run_) {
+      for (const PeerId& p : up_) SendNode(p, GetRun{});
+    }
+    for (const DataFile& f : missing_data_) {
+      if (!data_fetcher_ || wanted_lists_.contains(f.ref.id)) continue;
+      for (const PeerId& p : up_) SendNode(p, GetPieces{f.ref.id});
+    }
+  }
   if (data_fetcher_) {
     CarryDataFetch(data_fetcher_->Tick(now));
     return;
@@ -239,7 +261,8 @@ void Node::BootstrapTick() {
   std::set<std::string> shown(reach_failures_.begin(), reach_failures_.end());
   for (const std::string& failure : shown) text += "\n  " + failure;
   if (shown.empty()) text += "\n  no address answered at all";
-  text += "\n  next step: check that a member runs and that its port is open, or ask for a new invite";
+  text +=
+      "\n  next step: check that a member runs and that its port is open, or ask for a new invite";
   Stop({collab::PeerState::kFailed, text});
 }
 

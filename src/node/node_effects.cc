@@ -16,15 +16,18 @@ void Node::Carry(collab::Effects effects) {
 }
 
 void Node::SendCore(const PeerId& to, const collab::Message& message) {
-  const net::Channel channel = collab::IsBulk(message) ? net::Channel::kBulk : net::Channel::kControl;
-  if (!transport_->Send(to, channel, collab::TypeOf(message), MakeBlob(collab::EncodeMessage(message)))) {
+  const net::Channel channel =
+      collab::IsBulk(message) ? net::Channel::kBulk : net::Channel::kControl;
+  if (!transport_->Send(to, channel, collab::TypeOf(message),
+                        MakeBlob(collab::EncodeMessage(message)))) {
     Log(LogLevel::kDebug, "net", "{} to {} was not sent: not connected, or its queue is full",
         collab::MessageName(message), to.Short());
   }
 }
 
 void Node::SendNode(const PeerId& to, const NodeMessage& message) {
-  if (!transport_->Send(to, net::Channel::kControl, TypeOf(message), MakeBlob(EncodeNodeMessage(message)))) {
+  if (!transport_->Send(to, net::Channel::kControl, TypeOf(message),
+                        MakeBlob(EncodeNodeMessage(message)))) {
     Log(LogLevel::kDebug, "net", "a message to {} was not sent", to.Short());
   }
 }
@@ -60,11 +63,13 @@ void Node::CarryOne(collab::Compute& compute) {
     const Time begin = SystemClock().Now();
     auto result = std::make_shared<collab::JobResult>(
         std::holds_alternative<collab::CheckpointJob>(shared->what)
-            ? collab::JobResult(disk_->Checkpoint(std::get<collab::CheckpointJob>(shared->what), *engine_))
+            ? collab::JobResult(
+                  disk_->Checkpoint(std::get<collab::CheckpointJob>(shared->what), *engine_))
             : runner_->Run(shared->what, cut != nullptr ? *cut : kNever));
     if (auto* work = std::get_if<collab::WorkResult>(result.get())) {
       work->millis = static_cast<std::uint32_t>(
-          std::chrono::duration_cast<std::chrono::milliseconds>(SystemClock().Now() - begin).count());
+          std::chrono::duration_cast<std::chrono::milliseconds>(SystemClock().Now() - begin)
+              .count());
     }
     reactor_.Post([this, job = shared->job, result] {
       running_work_.erase(job);
@@ -114,11 +119,13 @@ void Node::CarryOne(collab::Tell& tell) {
       Event({{"event", json::Value("phase")},
              {"phase", json::Value(e.text)},
              {"round", json::Value(e.round)},
-             {"leading", json::Value(peer_ != nullptr && peer_->View(reactor_.Now()).leader == key_.id())}});
+             {"leading",
+              json::Value(peer_ != nullptr && peer_->View(reactor_.Now()).leader == key_.id())}});
       break;
     case Kind::kExcluded:
       with_peer("excluded");
-      Say(fmt::format("Round {}: {} is left out: {}", e.round, own ? "this peer" : e.peer.Short(), e.text));
+      Say(fmt::format("Round {}: {} is left out: {}", e.round, own ? "this peer" : e.peer.Short(),
+                      e.text));
       break;
     case Kind::kListed:
       with_peer("joined");
@@ -126,11 +133,13 @@ void Node::CarryOne(collab::Tell& tell) {
       break;
     case Kind::kDelisted:
       with_peer("left");
-      Say(fmt::format("Round {}: {} is no longer a member.", e.round, own ? "this peer" : e.peer.Short()));
+      Say(fmt::format("Round {}: {} is no longer a member.", e.round,
+                      own ? "this peer" : e.peer.Short()));
       break;
     case Kind::kTakeover:
       with_peer("leader");
-      Say(fmt::format("Round {}: {}; {} leads now.", e.round, e.text, own ? "this peer" : e.peer.Short()));
+      Say(fmt::format("Round {}: {}; {} leads now.", e.round, e.text,
+                      own ? "this peer" : e.peer.Short()));
       break;
     case Kind::kWaiting:
       with_peer("waiting");
@@ -141,7 +150,8 @@ void Node::CarryOne(collab::Tell& tell) {
       break;
     case Kind::kProblem:
       with_peer("problem");
-      Log(LogLevel::kWarn, "round", "round {}, {}: {}", e.round, own ? "this peer" : e.peer.Short(), e.text);
+      Log(LogLevel::kWarn, "round", "round {}, {}: {}", e.round, own ? "this peer" : e.peer.Short(),
+          e.text);
       break;
     case Kind::kStopped:
       break;

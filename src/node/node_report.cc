@@ -21,7 +21,8 @@ void Node::ReportRound(Round round) {
   const double seconds = std::max(1e-3, Seconds(now - round_started_));
   round_started_ = now;
   const std::uint64_t tokens = view.tokens - std::min(view.tokens, tokens_reported_);
-  const double rate = tokens_reported_ == 0 && round > 1 ? 0 : static_cast<double>(tokens) / seconds;
+  const double rate =
+      tokens_reported_ == 0 && round > 1 ? 0 : static_cast<double>(tokens) / seconds;
   tokens_reported_ = view.tokens;
   const double up = static_cast<double>(stats.written - bytes_up_reported_);
   const double down = static_cast<double>(stats.read - bytes_down_reported_);
@@ -59,16 +60,20 @@ void Node::ReportRound(Round round) {
     eta = fmt::format("  {:.0f} s left", left);
   }
   if (options_.progress) {
-    options_.progress(fmt::format("round {}{}  loss {:.3f}  {:.0f} tok/s  {} peers  up {:.2f} MB  down {:.2f} MB  norm {:.2f}{}",
-                                  round, last > 0 ? fmt::format("/{}", last) : "", view.loss, rate,
-                                  view.members.size(), up / 1e6, down / 1e6, view.grad_norm, eta));
+    options_.progress(
+        fmt::format("round {}{}  loss {:.3f}  {:.0f} tok/s  {} peers  up {:.2f} MB  down {:.2f} MB "
+                    " norm {:.2f}{}",
+                    round, last > 0 ? fmt::format("/{}", last) : "", view.loss, rate,
+                    view.members.size(), up / 1e6, down / 1e6, view.grad_norm, eta));
   }
   if (finish_after_round_) Stop({collab::PeerState::kStopped, "finished its round as asked"});
 }
 
 json::Object Node::StatusJson() const {
   json::Object out;
-  out.emplace_back("run", json::Value(run_ ? run_->id.Hex() : options_.invite ? options_.invite->run.Hex() : ""));
+  out.emplace_back("run", json::Value(run_              ? run_->id.Hex()
+                                      : options_.invite ? options_.invite->run.Hex()
+                                                        : ""));
   out.emplace_back("peer", json::Value(key_.id().Hex()));
   out.emplace_back("spec", json::Value(run_ ? train::SpecHash(run_->spec).Hex() : ""));
   json::Array addresses;
@@ -76,15 +81,19 @@ json::Object Node::StatusJson() const {
   out.emplace_back("addresses", json::Value(std::move(addresses)));
   json::Array waits, critical, peers;
   if (!peer_) {
-    out.emplace_back("state", json::Value(end_ ? std::string(collab::PeerStateName(end_->state)) : "starting"));
-    out.emplace_back("reason", json::Value(end_ ? end_->reason : data_fetcher_ ? "fetching the run's data" : "looking for peers of the run"));
+    out.emplace_back(
+        "state", json::Value(end_ ? std::string(collab::PeerStateName(end_->state)) : "starting"));
+    out.emplace_back("reason", json::Value(end_            ? end_->reason
+                                           : data_fetcher_ ? "fetching the run's data"
+                                                           : "looking for peers of the run"));
     out.emplace_back("round", json::Value(std::uint64_t{0}));
     out.emplace_back("tokens", json::Value(std::uint64_t{0}));
     out.emplace_back("root", json::Value(""));
     out.emplace_back("leader", json::Value(""));
   } else {
     const collab::PeerView view = peer_->View(reactor_.Now());
-    out.emplace_back("state", json::Value(std::string(collab::PeerStateName(end_ ? end_->state : view.state))));
+    out.emplace_back(
+        "state", json::Value(std::string(collab::PeerStateName(end_ ? end_->state : view.state))));
     out.emplace_back("reason", json::Value(end_ ? end_->reason : view.reason));
     out.emplace_back("round", json::Value(view.head.round));
     out.emplace_back("era", json::Value(std::uint64_t{view.head.era}));
@@ -102,15 +111,15 @@ json::Object Node::StatusJson() const {
       if (!shown.insert(id).second) return;
       const bool self = id == key_.id();
       const auto stats = self || !transport_ ? std::nullopt : transport_->StatsOf(id);
-      const std::string state = self ? std::string(collab::PeerStateName(view.state))
-                                : !stats      ? "unreachable"
+      const std::string state = self            ? std::string(collab::PeerStateName(view.state))
+                                : !stats        ? "unreachable"
                                 : stats->silent ? "silent"
                                 : member        ? "working"
                                                 : "joining";
       json::Object peer{{"id", json::Value(id.Hex())},
                         {"state", json::Value(state)},
-                        {"reason", json::Value(self       ? view.reason
-                                               : !stats   ? "not connected"
+                        {"reason", json::Value(self            ? view.reason
+                                               : !stats        ? "not connected"
                                                : stats->silent ? "nothing heard for two seconds"
                                                                : "")},
                         {"member", json::Value(member)},

@@ -6,7 +6,8 @@
 namespace loom::node {
 
 std::string OwnerKeyPath() {
-  if (const char* path = std::getenv("LOOM_OWNER_KEY"); path != nullptr && *path != '\0') return path;
+  if (const char* path = std::getenv("LOOM_OWNER_KEY"); path != nullptr && *path != '\0')
+    return path;
   if (const char* xdg = std::getenv("XDG_CONFIG_HOME"); xdg != nullptr && *xdg != '\0') {
     return std::string(xdg) + "/loom/owner.pem";
   }

@@ -1,5 +1,5 @@
-// The owner's key: made by the first `loom host` outside every peer's folder, never used for TLS. It
-// signs genesis records and invites.
+// The owner's key: made by the first `loom host` outside every peer's folder, never used for TLS.
+// It signs genesis records and invites.
 #pragma once
 
 #include <string>

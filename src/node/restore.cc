@@ -37,8 +37,9 @@ Result<std::vector<Record>> ReadRecords(store::PeerFolder& folder, const Record&
   for (const Bytes& entry : entries) {
     LOOM_ASSIGN(Record record, Record::Decode(entry));
     if (record.body.parent != parent->hash) {
-      return MakeError(Code::kCorrupt, fmt::format("records.log: record {} does not follow record {}",
-                                                   record.body.round, parent->body.round));
+      return MakeError(Code::kCorrupt,
+                       fmt::format("records.log: record {} does not follow record {}",
+                                   record.body.round, parent->body.round));
     }
     LOOM_RETURN_IF_ERROR(
         CheckNextBody(parent->body, parent->hash, run, config, num_tiles, record.body));
@@ -56,13 +57,15 @@ Result<Blob> ReadRound(const store::PeerFolder& folder, const collab::TileLayout
   whole.reserve(layout.total());
   for (const Bytes& tile : tiles) whole.insert(whole.end(), tile.begin(), tile.end());
   if (whole.size() != layout.total()) {
-    return MakeError(Code::kCorrupt, fmt::format("the reduced bytes of round {} are {}, the grid needs {}",
-                                                 body.round, whole.size(), layout.total()));
+    return MakeError(Code::kCorrupt,
+                     fmt::format("the reduced bytes of round {} are {}, the grid needs {}",
+                                 body.round, whole.size(), layout.total()));
   }
   return MakeBlob(std::move(whole));
 }
 
-Status StartFromFirstWeights(collab::Engine& engine, const Record& genesis, const FirstWeights& first) {
+Status StartFromFirstWeights(collab::Engine& engine, const Record& genesis,
+                             const FirstWeights& first) {
   const std::span<float> w = engine.weights();
   const std::span<float> b = engine.momentum();
   std::fill(w.begin(), w.end(), 0.0F);
@@ -70,8 +73,8 @@ Status StartFromFirstWeights(collab::Engine& engine, const Record& genesis, cons
   LOOM_RETURN_IF_ERROR(first(w));
   if (const Hash root = engine.Root(); root != genesis.body.root) {
     return MakeError(Code::kCorrupt,
-                     fmt::format("the first weights have root {}, the genesis record says {}", root.Hex(),
-                                 genesis.body.root.Hex()),
+                     fmt::format("the first weights have root {}, the genesis record says {}",
+                                 root.Hex(), genesis.body.root.Hex()),
                      "this program makes other first weights than the one that began the run");
   }
   return {};
@@ -79,7 +82,8 @@ Status StartFromFirstWeights(collab::Engine& engine, const Record& genesis, cons
 
 /// Loads the newest checkpoint whose record is in the chain; its round, 0 = none.
 Result<Round> LoadCheckpoint(store::PeerFolder& folder, const store::StateLayout& layout,
-                             const std::vector<Record>& records, collab::Engine& engine, Restored& out) {
+                             const std::vector<Record>& records, collab::Engine& engine,
+                             Restored& out) {
   Round newest = records.size();
   while (newest > 0) {
     const auto loaded =
@@ -97,7 +101,8 @@ Result<Round> LoadCheckpoint(store::PeerFolder& folder, const store::StateLayout
       for (const store::ExtraFile& extra : loaded->extras) {
         const auto worker = WorkerOfName(extra.name);
         if (!worker) continue;
-        LOOM_ASSIGN(const Bytes bytes, folder.checkpoints().ReadExtra(round, extra.name, extra.size));
+        LOOM_ASSIGN(const Bytes bytes,
+                    folder.checkpoints().ReadExtra(round, extra.name, extra.size));
         LOOM_RETURN_IF_ERROR(engine.RestoreInner(*worker, bytes));
       }
       return round;
@@ -116,8 +121,9 @@ Result<collab::VoterState> ReadVotes(store::PeerFolder& folder) {
   return voter;
 }
 
-/// Repeats the work of a round that this peer did alone, so that the inner state is again what it was
-/// after it (R22, `replay`). True when the repeated work gives the very bytes that were recorded.
+/// Repeats the work of a round that this peer did alone, so that the inner state is again what it
+/// was after it (R22, `replay`). True when the repeated work gives the very bytes that were
+/// recorded.
 Result<bool> Replay(collab::Engine& engine, const Body& parent, const Body& body,
                     const collab::SyncConfig& config) {
   const collab::Contribution& own = body.contributions[0];
@@ -155,14 +161,16 @@ store::StateLayout StateLayoutOf(const agreed::TileGrid& grid) {
     identity.Count(tensor.shape.size());
     for (const std::uint64_t n : tensor.shape) identity.Int(n);
   }
-  for (const agreed::Tile& tile : grid.tiles()) layout.tiles.push_back({tile.tensor, tile.offset, tile.size});
+  for (const agreed::Tile& tile : grid.tiles())
+    layout.tiles.push_back({tile.tensor, tile.offset, tile.size});
   layout.flat_size = grid.flat_size();
   layout.grid = crypto::Sha256(identity.bytes());
   return layout;
 }
 
-Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine, const Record& genesis,
-                             const collab::SyncConfig& config, const FirstWeights& first_weights) {
+Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
+                             const Record& genesis, const collab::SyncConfig& config,
+                             const FirstWeights& first_weights) {
   Restored out;
   out.notes = folder.notes();
   const collab::TileLayout& tiles = engine.layout();
@@ -189,19 +197,22 @@ Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine, 
     if (body.contributions.empty()) continue;
     auto bytes = ReadRound(folder, tiles, body);
     if (!bytes) {
-      out.notes.push_back(fmt::format("round {} will be fetched: {}", body.round, bytes.error().message));
+      out.notes.push_back(
+          fmt::format("round {} will be fetched: {}", body.round, bytes.error().message));
       break;
     }
     LOOM_ASSIGN(const collab::NextState next, engine.Next(**bytes));
     if (next.root != body.root) {
-      return MakeError(Code::kCorrupt,
-                       fmt::format("the state after round {} would have root {}, its record says {}", body.round,
-                                   next.root.Hex(), body.root.Hex()));
+      return MakeError(
+          Code::kCorrupt,
+          fmt::format("the state after round {} would have root {}, its record says {}", body.round,
+                      next.root.Hex(), body.root.Hex()));
     }
     const bool alone = parent.members.size() == 1 && body.contributions.size() == 1;
     if (inner_exact && alone) {
       LOOM_ASSIGN(inner_exact, Replay(engine, parent, body, config));
-      if (!inner_exact) out.notes.push_back(fmt::format("round {} does not repeat here bit by bit", body.round));
+      if (!inner_exact)
+        out.notes.push_back(fmt::format("round {} does not repeat here bit by bit", body.round));
     } else {
       inner_exact = false;
     }
@@ -224,7 +235,8 @@ Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine, 
       if (bytes) {
         out.peer.voted_bytes = std::move(*bytes);
       } else {
-        out.notes.push_back(fmt::format("the bytes behind the last vote: {}", bytes.error().message));
+        out.notes.push_back(
+            fmt::format("the bytes behind the last vote: {}", bytes.error().message));
       }
     }
   }

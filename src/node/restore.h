@@ -24,8 +24,8 @@ struct Restored {
 using FirstWeights = std::function<Status(std::span<float> weights)>;
 
 /// Leaves the engine with the newest state that the folder can rebuild, checked root by root, and
-/// with the inner state of the own workers. Errors: a log damaged in the middle, records that do not
-/// follow from each other, first weights of another root than the genesis record's (kCorrupt).
+/// with the inner state of the own workers. Errors: a log damaged in the middle, records that do
+/// not follow from each other, first weights of another root than the genesis record's (kCorrupt).
 /// Thread: the storage thread, with nobody else using the engine.
 Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
                              const collab::Record& genesis, const collab::SyncConfig& config,

@@ -36,8 +36,8 @@ Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const st
   LOOM_RETURN_IF_ERROR(train::ResolveSpec(run.spec));
   if (report.train_tokens < 2ULL * run.spec.model.context) {
     return MakeError(Code::kInvalid,
-                     fmt::format("the corpus has {} training tokens, one sample needs {}", report.train_tokens,
-                                 2ULL * run.spec.model.context),
+                     fmt::format("the corpus has {} training tokens, one sample needs {}",
+                                 report.train_tokens, 2ULL * run.spec.model.context),
                      "use more text or a smaller context");
   }
   run.content.spec = ToBytes(AsBytes(train::CanonicalSpec(run.spec)));
@@ -56,14 +56,14 @@ Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const st
   run.content.created = wall_seconds;
   run.content.name = name.substr(0, 64);
 
-  LOOM_ASSIGN(const agreed::TileGrid grid,
-              agreed::TileGrid::Make(model::ParameterShapes(run.spec.model), run.spec.sync.tile_elements));
+  LOOM_ASSIGN(
+      const agreed::TileGrid grid,
+      agreed::TileGrid::Make(model::ParameterShapes(run.spec.model), run.spec.sync.tile_elements));
   LOOM_ASSIGN(agreed::FlatBuffer weights, agreed::FlatBuffer::Allocate(grid.flat_size()));
   LOOM_ASSIGN(const agreed::FlatBuffer momentum, agreed::FlatBuffer::Allocate(grid.flat_size()));
   model::InitWeights(run.spec.model, grid, run.spec.sync.seed, weights.span());
   const Hash root = agreed::StateRoot(grid, weights.span(), momentum.span());
-  const collab::Body body =
-      collab::GenesisBody(run.content.Encode(), founder, root, run.spec.sync);
+  const collab::Body body = collab::GenesisBody(run.content.Encode(), founder, root, run.spec.sync);
   LOOM_ASSIGN(run.genesis, collab::Record::FromBody(MakeBlob(body.Encode())));
   run.genesis.owner = owner.Sign(collab::Chain::kGenesisDomain, run.genesis.hash.View());
   run.id.bytes = run.genesis.hash.bytes;
@@ -121,7 +121,8 @@ Result<DataServer> DataServer::Open(const Run& run, const std::string& dir) {
     LOOM_ASSIGN(const MappedFile mapped, MappedFile::Open(path));
     store::PieceList list = store::PieceList::Of(mapped.bytes());
     if (list.Root() != file.ref.id) {
-      return MakeError(Code::kCorrupt, fmt::format("{}: its hash is not the one the run names", path),
+      return MakeError(Code::kCorrupt,
+                       fmt::format("{}: its hash is not the one the run names", path),
                        "remove the file and start again: it is fetched from another peer");
     }
     for (std::size_t i = 0; i < list.pieces.size(); ++i) {
