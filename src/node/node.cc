@@ -38,6 +38,11 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
                   {.pid = ::getpid(), .keep_checkpoints = options.local.keep_checkpoints}));
   LOOM_RETURN_IF_ERROR(Disk().MakeDirs(options.dir + "/keys", store::Access::kPrivate));
   LOOM_ASSIGN(crypto::SigningKey key, PeerKey(options.dir));
+  if (!options.invite_token.empty()) {
+    LOOM_RETURN_IF_ERROR(folder.WriteKey("invite", AsBytes(options.invite_token)));
+  } else if (const auto kept = folder.ReadKey("invite")) {  // killed before it was listed, say
+    options.invite_token = std::string(AsText(*kept));
+  }
   std::unique_ptr<Node> node(new Node(std::move(options), std::move(folder), std::move(key)));
   for (const std::string& note : node->folder_.notes()) Log(LogLevel::kWarn, "folder", "{}", note);
   if (node->folder_.has_run()) {
@@ -87,7 +92,9 @@ void Node::BuildTransport(const RunId& run) {
   transport.control_caps = {64U << 20, {}};
   transport.bulk_caps = {8U << 20, {}};
   transport.control_queue = 256U << 20;
+  transport.hello = ToBytes(AsBytes(options_.invite_token));
   transport_ = std::make_unique<net::Transport>(reactor_, key_, std::move(transport), *this);
+  transport_->SetAdmitHello([this](const net::PeerInfo& peer) { return AdmitPeer(peer); });
 }
 
 // The port is chosen once and kept, so that invites and the others' address books stay right.
@@ -130,62 +137,6 @@ std::vector<std::string> Node::OwnAddresses() const {
     for (const std::string& host : InterfaceAddresses()) add(host, ports_[i]);
   }
   return out;
-}
-
-Result<std::string> Node::MakeInvite(std::int64_t seconds, std::uint32_t uses) {
-  LOOM_ASSIGN(const crypto::SigningKey owner, crypto::SigningKey::Load(OwnerKeyPath()));
-  const bool owns = std::find(run_->content.owners.begin(), run_->content.owners.end(),
-                              owner.public_key()) != run_->content.owners.end();
-  if (!owns) {
-    return MakeError(Code::kRefused,
-                     fmt::format("the key in {} does not own this run", OwnerKeyPath()),
-                     "make the invite where the run was made, or set LOOM_OWNER_KEY");
-  }
-  swarm::Invite invite;
-  invite.run = run_->id;
-  for (const std::string& text : OwnAddresses()) {
-    LOOM_ASSIGN(const swarm::Address address, swarm::ParseAddress(text));
-    invite.addresses.push_back({address, key_.id()});
-  }
-  if (peer_) {
-    for (const collab::Member& m : peer_->chain().head().body.members) {
-      const auto known = known_address_.find(m.id);
-      if (known == known_address_.end() || invite.addresses.size() >= swarm::kMaxInviteAddresses)
-        continue;
-      invite.addresses.push_back({known->second, m.id});
-    }
-  }
-  if (invite.addresses.empty()) {
-    return MakeError(Code::kInvalid, "this peer listens nowhere, so an invite would lead nowhere",
-                     "give --listen or --announce");
-  }
-  crypto::RandomBytes(invite.nonce);
-  invite.expires = reactor_.WallSeconds() + seconds;
-  invite.max_uses = uses;
-  LOOM_ASSIGN(const swarm::Invite made, swarm::SignInvite(std::move(invite), owner));
-  return swarm::EncodeInvite(made);
-}
-
-// R15: any member admits on an owner's word, as often as the invite says, counted in records.
-Result<std::optional<Hash>> Node::Admit(const collab::JoinAsk& ask,
-                                        const collab::Chain& chain) const {
-  if (ask.invite.empty()) {
-    return MakeError(Code::kRefused, "this run needs an invite",
-                     "ask a member for a loom1... invite");
-  }
-  LOOM_ASSIGN(const swarm::Invite invite, swarm::ParseInvite(ask.invite));
-  if (invite.run != run_->id) return MakeError(Code::kRefused, "the invite is for another run");
-  LOOM_RETURN_IF_ERROR(swarm::CheckInviteTime(invite, reactor_.WallSeconds()));
-  LOOM_RETURN_IF_ERROR(swarm::CheckInviteAuthority(invite, run_->content.owners));
-  Hash id;
-  std::copy(invite.nonce.begin(), invite.nonce.end(), id.bytes.begin());
-  if (chain.InviteUses(id) >= invite.max_uses) {
-    return MakeError(
-        Code::kRefused,
-        fmt::format("the invite is used up: {} of {} uses", chain.InviteUses(id), invite.max_uses),
-        "ask for a new one: loom invite --dir DIR");
-  }
-  return std::optional<Hash>(id);
 }
 
 Result<NodeEnd> Node::Live() {
@@ -470,6 +421,11 @@ void Node::OnDialFailed(const std::string& address, net::DialStep step, const Er
   if (!reached_ && reach_failures_.size() < 64) {
     reach_failures_.push_back(
         fmt::format("{}: {}: {}", address, net::DialStepName(step), error.message));
+  }
+  // A member that says no to the invite will say it again: no need to wait for the others' silence.
+  if (!reached_ && !peer_ && step == net::DialStep::kHello && error.code == Code::kRefused) {
+    Stop({collab::PeerState::kFailed,
+          fmt::format("{} refused this peer: {}", address, error.message)});
   }
 }
 

@@ -88,7 +88,10 @@ class Node final : public net::TransportEvents {
   void DialDue();
   void Stop(NodeEnd end);
   void OnControl(const std::string& request, const net::ControlServer::Reply& reply);
-  Result<std::optional<Hash>> Admit(const collab::JoinAsk& ask, const collab::Chain& chain) const;
+  // node_invite.cc: who may come in
+  Result<std::optional<Hash>> CheckInvite(const std::string& token,
+                                          const collab::Chain& chain) const;
+  std::optional<std::string> AdmitPeer(const net::PeerInfo& peer) const;
   std::vector<std::string> OwnAddresses() const;
 
   // node_bootstrap.cc: a joiner's way to the run's constant parts

@@ -231,7 +231,9 @@ void Node::PeerRestored(Result<collab::PeerRestore> restored) {
   std::memcpy(&options.seed, seed_hash.bytes.data(), sizeof options.seed);
   peer_ = std::make_unique<collab::Peer>(
       options, *layout_, signer_, run_->genesis, std::move(*restored),
-      [this](const collab::JoinAsk& ask, const collab::Chain& chain) { return Admit(ask, chain); });
+      [this](const collab::JoinAsk& ask, const collab::Chain& chain) {
+        return CheckInvite(ask.invite, chain);
+      });
   round_started_ = reactor_.Now();
   collab::Effects effects;
   peer_->Start(reactor_.Now(), effects);
