@@ -230,7 +230,12 @@ Body NextBody(const Body& parent, const Hash& parent_hash, const RunId& run,
     body.tokens += c.tokens;
     for (WorkerEntry& w : body.workers) {
       if (w.worker != c.worker) continue;
-      const std::uint64_t rate = c.tokens * 1000 / std::max<std::uint32_t>(1, c.millis);
+      const std::uint64_t measured = c.tokens * 1000 / std::max<std::uint32_t>(1, c.millis);
+      // Peers that share processors disturb each other: one round says little about a machine.
+      const std::uint64_t known = w.tokens_per_second;
+      const std::uint64_t rate =
+          known == 0 ? measured
+                     : (3 * known + std::min<std::uint64_t>(measured, UINT32_MAX)) / 4;
       w.tokens_per_second =
           static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rate, 1, UINT32_MAX));
     }

@@ -57,7 +57,7 @@ struct RangeFate {
 struct WorkerEntry {
   WorkerIndex worker = 0;
   PeerId host;
-  std::uint32_t tokens_per_second = 0;  ///< of its newest contribution; 0 = not known yet
+  std::uint32_t tokens_per_second = 0;  ///< smoothed over its contributions; 0 = not known yet
   std::vector<Range> issued;
   bool operator==(const WorkerEntry&) const = default;
 };
