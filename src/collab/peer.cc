@@ -109,7 +109,7 @@ Hello Peer::MyHello() const {
   hello.checkpoint = checkpoint_round_;
   hello.leaving = leaving_since_.has_value() || paused_;
   for (const PeerId& peer : direct_) {
-    if (presence_.Present(peer)) hello.links.push_back(peer);
+    if (!mute_.contains(peer)) hello.links.push_back(peer);
   }
   return hello;
 }
@@ -126,6 +126,7 @@ void Peer::HelloAll(Effects& out) {
 
 void Peer::OnPeerUp(const PeerId& peer, Time now, Effects& out) {
   direct_.insert(peer);
+  mute_.erase(peer);
   via_.erase(peer);
   Attach(peer, now, out);
   HelloAll(out);
@@ -134,7 +135,16 @@ void Peer::OnPeerUp(const PeerId& peer, Time now, Effects& out) {
 
 void Peer::OnPeerDown(const PeerId& peer, bool refused, Time now, Effects& out) {
   direct_.erase(peer);
-  Detach(peer, refused, now, out);
+  mute_.erase(peer);
+  const auto carrier = refused ? std::nullopt : FindCarrier(peer);
+  if (carrier && presence_.connected.contains(peer)) {
+    via_[peer] = *carrier;
+    presence_.silent.erase(peer);
+    if (machine_) machine_->OnPresence(now, out);
+  } else {
+    via_.erase(peer);
+    Detach(peer, refused, now, out);
+  }
   HelloAll(out);
   ConsiderRelays(now, out);
   AfterMachine(now, out);
@@ -162,19 +172,31 @@ void Peer::Detach(const PeerId& peer, bool refused, Time now, Effects& out) {
   if (machine_) machine_->OnPresence(now, out);
 }
 
+void Peer::Silence(const PeerId& peer, Time now, Effects& out) {
+  presence_.silent.insert(peer);
+  if (fetcher_) CarryFetch(fetcher_->RemoveDonor(peer, now), now, out);
+  if (machine_) machine_->OnPresence(now, out);
+}
+
 void Peer::OnPeerSilent(const PeerId& peer, bool silent, Time now, Effects& out) {
-  if (!presence_.connected.contains(peer)) return;
+  if (!direct_.contains(peer)) return;
   if (silent) {
-    presence_.silent.insert(peer);
-    if (fetcher_) CarryFetch(fetcher_->RemoveDonor(peer, now), now, out);
+    mute_.insert(peer);
+    if (const auto carrier = FindCarrier(peer)) {
+      via_[peer] = *carrier;
+    } else {
+      Silence(peer, now, out);
+    }
   } else {
+    mute_.erase(peer);
+    via_.erase(peer);
     presence_.silent.erase(peer);
     SayHello(peer, out);
     if (fetcher_ && remotes_[peer].hello.head.round > state_round_) {
       CarryFetch(fetcher_->AddDonor(peer, std::nullopt, now), now, out);
     }
+    if (machine_) machine_->OnPresence(now, out);
   }
-  if (machine_) machine_->OnPresence(now, out);
   HelloAll(out);
   AfterMachine(now, out);
 }
@@ -502,6 +524,7 @@ void Peer::OnTick(Time now, Effects& out) {
   if (fetcher_) CarryFetch(fetcher_->Tick(now), now, out);
   AskRecords(now, out);
   ConsiderRelays(now, out);
+  FindPartial();
   if (machine_ == nullptr || !AtHead()) Advance(now, out);
   LeaveTick(now, out);
   AfterMachine(now, out);

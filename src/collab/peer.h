@@ -133,6 +133,7 @@ class Peer {
   void Applied(Status status, Time now, Effects& out);
   void Attach(const PeerId& peer, Time now, Effects& out);
   void Detach(const PeerId& peer, bool refused, Time now, Effects& out);
+  void Silence(const PeerId& peer, Time now, Effects& out);
   void SayHello(const PeerId& to, Effects& out);
   void HelloAll(Effects& out);
   void Enter(PeerState state, std::string reason, Effects& out);
@@ -159,6 +160,8 @@ class Peer {
 
   // peer_relay.cc: members without a link of their own
   void ConsiderRelays(Time now, Effects& out);
+  void FindPartial();
+  std::optional<PeerId> FindCarrier(const PeerId& to) const;
   bool CanRelay(const PeerId& carrier, const PeerId& to) const;
   void Route(Effects& out) const;
   void OnRelay(const PeerId& from, Relay& relay, Time now, Effects& out);
@@ -209,6 +212,7 @@ class Peer {
 
   std::map<PeerId, Remote> remotes_;
   std::set<PeerId> direct_;       ///< connected by a link of its own
+  std::set<PeerId> mute_;         ///< whose own link is up, but silent
   std::map<PeerId, PeerId> via_;  ///< reached through a carrier
   std::map<PeerId, Time> unlinked_since_;
   std::map<PeerId, std::uint64_t> seen_seq_;

@@ -1,7 +1,7 @@
-// Two members that cannot reach each other talk through a third (R35). Everyone says whom it is
-// connected to; a member without a link of its own for two seconds is reached through the first who
-// has one. Relayed members work and vote like any other; they own no part of the reduce as long as
-// somebody else can.
+// Two members that cannot reach each other talk through a third (R35). Everyone says whom it hears
+// by a link of its own; a member whose own link is closed or silent is reached through the first
+// who hears it, at once, so that it is left out of nothing. Relayed members work and vote like any
+// other; they own no part of the reduce as long as somebody else can.
 #include <algorithm>
 
 #include "collab/peer.h"
@@ -10,48 +10,71 @@ namespace loom::collab {
 namespace {
 
 constexpr std::string_view kRelayDomain = "loom relay";
-constexpr Duration kUnlinkedLimit = 2s;
+constexpr Duration kGoneLimit = 2s;  ///< before word of a refused redial's peer is believed
 
 }  // namespace
 
 bool Peer::CanRelay(const PeerId& carrier, const PeerId& to) const {
   const auto remote = remotes_.find(carrier);
-  return direct_.contains(carrier) && presence_.Present(carrier) && remote != remotes_.end() &&
+  return direct_.contains(carrier) && !mute_.contains(carrier) && remote != remotes_.end() &&
          remote->second.greeted &&
          std::find(remote->second.hello.links.begin(), remote->second.hello.links.end(), to) !=
              remote->second.hello.links.end();
 }
 
+std::optional<PeerId> Peer::FindCarrier(const PeerId& to) const {
+  if (!IsMember(chain_.head().body.members, to)) return std::nullopt;
+  for (const PeerId& carrier : direct_) {
+    if (CanRelay(carrier, to)) return carrier;
+  }
+  return std::nullopt;
+}
+
 void Peer::ConsiderRelays(Time now, Effects& out) {
   const std::vector<Member> members = chain_.head().body.members;
   for (const Member& m : members) {
-    if (m.id == env_.self) continue;
-    if (direct_.contains(m.id) || presence_.gone.contains(m.id)) {
+    if (m.id == env_.self || (direct_.contains(m.id) && !mute_.contains(m.id))) {
       unlinked_since_.erase(m.id);
       continue;
     }
+    const Time since = unlinked_since_.try_emplace(m.id, now).first->second;
+    if (presence_.gone.contains(m.id) && now - since < kGoneLimit) continue;
     const auto via = via_.find(m.id);
     if (via != via_.end() && CanRelay(via->second, m.id)) continue;
-    if (via != via_.end()) {
+    if (const auto carrier = FindCarrier(m.id)) {
+      via_[m.id] = *carrier;
+      if (!presence_.connected.contains(m.id)) {
+        Attach(m.id, now, out);
+      } else if (presence_.silent.erase(m.id) > 0) {
+        SayHello(m.id, out);
+        if (machine_) machine_->OnPresence(now, out);
+      }
+    } else if (via != via_.end()) {
       via_.erase(via);
-      Detach(m.id, false, now, out);
-    }
-    const Time since = unlinked_since_.try_emplace(m.id, now).first->second;
-    if (now - since < kUnlinkedLimit) continue;
-    for (const PeerId& carrier : direct_) {
-      if (!CanRelay(carrier, m.id)) continue;
-      via_[m.id] = carrier;
-      Attach(m.id, now, out);
-      break;
+      if (direct_.contains(m.id)) {
+        Silence(m.id, now, out);
+      } else {
+        Detach(m.id, false, now, out);
+      }
     }
   }
   std::erase_if(via_, [&](const auto& entry) {
     if (IsMember(members, entry.first)) return false;
-    presence_.connected.erase(entry.first);
-    remotes_.erase(entry.first);
+    if (direct_.contains(entry.first)) {
+      presence_.silent.insert(entry.first);
+    } else {
+      presence_.connected.erase(entry.first);
+      remotes_.erase(entry.first);
+    }
     return true;
   });
+}
+
+// Who is not linked to every present member owns no part, if others can.
+void Peer::FindPartial() {
+  const std::vector<Member>& members = chain_.head().body.members;
   presence_.partial.clear();
+  if (!via_.empty()) presence_.partial.insert(env_.self);
   for (const Member& m : members) {
     const auto remote = remotes_.find(m.id);
     if (m.id == env_.self || remote == remotes_.end() || !remote->second.greeted) continue;
@@ -69,7 +92,7 @@ void Peer::Route(Effects& out) const {
   if (via_.empty()) return;
   for (Effect& effect : out) {
     auto* send = std::get_if<Send>(&effect);
-    if (send == nullptr || direct_.contains(send->to)) continue;
+    if (send == nullptr) continue;
     const auto via = via_.find(send->to);
     if (via == via_.end()) continue;
     Relay relay{env_.self, send->to, TypeOf(send->message), EncodeMessage(send->message), {}};

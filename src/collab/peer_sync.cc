@@ -10,6 +10,7 @@ namespace loom::collab {
 void Peer::OnHello(const PeerId& from, const Hello& hello, Time now, Effects& out) {
   Remote& remote = remotes_[from];
   if (!remote.greeted) SayHello(from, out);  // it may have missed the first one
+  const bool links_changed = remote.hello.links != hello.links;
   remote.hello = hello;
   remote.greeted = true;
   const std::uint64_t own_seq = machine_ ? machine_->seq() : voter_.seq;
@@ -48,6 +49,7 @@ void Peer::OnHello(const PeerId& from, const Hello& hello, Time now, Effects& ou
     asked_records_ = now;
     out.push_back(Send{from, GetRecords{chain_.rounds() + 1}});
   }
+  if (links_changed) ConsiderRelays(now, out);
   if (machine_ == nullptr) Advance(now, out);
 }
 

@@ -217,8 +217,12 @@ void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time no
   if (!IsMember(parent_.body.members, from)) return;
   HeardTerm(missing.newest, now);
   for (const WorkerIndex worker : missing.commitments) {
-    if (const auto own = own_.find(worker); own != own_.end())
-      SendTo(from, own->second.commitment, out);
+    const auto own = own_.find(worker);
+    if (own == own_.end()) continue;
+    SendTo(from, own->second.commitment, out);
+    // Who did not get the commitment did not get the parts after it either.
+    const OwnedRun* run = plan_ ? RunOf(from) : nullptr;
+    if (run != nullptr) SendParts(from, own->second, run->run, out);
   }
   if (lead_ && plan_ && plan_->term == lead_->term &&
       std::pair(missing.term, missing.attempt) < std::pair(plan_->term, plan_->attempt)) {
