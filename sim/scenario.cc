@@ -9,7 +9,7 @@ constexpr const char* kPhases[] = {"work", "scatter", "reduce", "vote", "commit"
 constexpr const char* kFaults[] = {
     "none",          "leader-killed", "member-killed", "owner-killed", "leader-frozen",
     "member-frozen", "partition",     "old-state",     "loss",         "power-cut",
-    "all-killed",    "split-vote",    "short-freeze"};
+    "all-killed",    "split-vote",    "short-freeze",  "link-cut",     "hidden-quorum"};
 constexpr Round kFaultRound = 6;
 constexpr Round kLastRound = 13;
 
@@ -46,7 +46,13 @@ class Director {
  public:
   Director(World& world, const Scenario& scenario, Round round)
       : world_(world), scenario_(scenario), round_(round) {
-    world_.SetWatch([this](std::size_t, const collab::Effect& effect) {
+    if (scenario_.fault == Fault::kHiddenQuorum) HideVotes();
+    world_.SetWatch([this](std::size_t peer, const collab::Effect& effect) {
+      Judge(peer, effect);
+      if (scenario_.fault == Fault::kHiddenQuorum) {
+        KillTheOnlyHolder(peer);
+        return;
+      }
       if (started_ || !Begins(scenario_.phase, round_, effect)) return;
       started_ = true;
       const Duration spread = scenario_.phase == Phase::kWork        ? 2s
@@ -88,6 +94,45 @@ class Director {
 
   void Restart(std::size_t peer, Duration least, Duration most) {
     world_.After(world_.random().Between(least, most), [this, peer] { world_.Start(peer); });
+  }
+
+  // R35: whoever a carrier reaches is neither left out nor delisted.
+  void Judge(std::size_t peer, const collab::Effect& effect) {
+    const auto* tell = std::get_if<collab::Tell>(&effect);
+    if (scenario_.fault != Fault::kLinkCut || tell == nullptr) return;
+    const collab::Event& e = tell->event;
+    if (e.kind == collab::Event::Kind::kExcluded || e.kind == collab::Event::Kind::kDelisted) {
+      world_.audit().Fail(fmt::format(
+          "R35: peer {} says that peer {} is {} in round {} {}", peer,
+          world_.IndexOf(e.peer).value_or(0),
+          e.kind == collab::Event::Kind::kExcluded ? "left out" : "delisted", e.round, e.text));
+    }
+  }
+
+  // Of the fault's round only two members beside the leader get the proposal, and only the leader
+  // gets their votes: it alone can know that a quorum voted.
+  void HideVotes() {
+    world_.SetDrop([this](std::size_t from, std::size_t to, const collab::Message& message) {
+      if (started_) return false;
+      const std::size_t leader = Leader();
+      const auto voter = [&](std::size_t i) {
+        const std::size_t place = (i + world_.size() - leader) % world_.size();
+        return place == 1 + first_voter_ || place == 2 + first_voter_;
+      };
+      if (const auto* p = std::get_if<collab::ProposalMessage>(&message)) {
+        return p->id.round == round_ && from == leader && !voter(to);
+      }
+      const auto* v = std::get_if<collab::VoteMessage>(&message);
+      return v != nullptr && v->id.round == round_ && to != leader;
+    });
+  }
+
+  void KillTheOnlyHolder(std::size_t peer) {
+    if (started_ || world_.PeerAt(peer).chain().rounds() < round_) return;
+    started_ = true;
+    over_ = true;
+    world_.Kill(peer);
+    Restart(peer, 4s, 14s);
   }
 
   void Strike() {
@@ -175,6 +220,21 @@ class Director {
         });
         return;
       }
+      case Fault::kLinkCut: {
+        const std::size_t a = random.Chance(0.5) ? Leader() : Other();
+        const std::size_t b = (a + 1 + random.Below(world_.size() - 1)) % world_.size();
+        world_.Note(fmt::format("the link between peers {} and {} is cut", a, b));
+        world_.CutLink(a, b, random.Chance(0.5));
+        if (random.Chance(0.5)) {
+          world_.After(20s, [this, a, b] {
+            world_.Note("the link is back");
+            world_.MendLink(a, b);
+          });
+        }
+        break;
+      }
+      case Fault::kHiddenQuorum:
+        return;
       case Fault::kAllKilled: {
         const bool power = random.Chance(0.3);
         for (std::size_t i = 0; i < world_.size(); ++i) {
@@ -215,6 +275,7 @@ class Director {
   World& world_;
   Scenario scenario_;
   Round round_;
+  std::size_t first_voter_ = world_.random().Below(3);
   bool started_ = false;
   bool over_ = false;
 };
@@ -231,7 +292,10 @@ std::vector<Scenario> FaultMatrix() {
   std::vector<Scenario> all{{Fault::kNone, Phase::kWork}};
   for (std::size_t f = 1; f < std::size(kFaults); ++f) {
     for (std::size_t p = 0; p < std::size(kPhases); ++p) {
-      all.push_back({static_cast<Fault>(f), static_cast<Phase>(p)});
+      const Scenario scenario{static_cast<Fault>(f), static_cast<Phase>(p)};
+      if (scenario.fault != Fault::kHiddenQuorum || scenario.phase == Phase::kVote) {
+        all.push_back(scenario);
+      }
     }
   }
   return all;

@@ -22,8 +22,10 @@ enum class Fault : std::uint8_t {
   kLoss,
   kPowerCut,
   kAllKilled,
-  kSplitVote,    ///< votes get lost; who first holds the record is killed at once, and the leader
-  kShortFreeze,  ///< an owner stops for a few seconds and comes back into a later attempt
+  kSplitVote,     ///< votes get lost; who first holds the record is killed at once, and the leader
+  kShortFreeze,   ///< an owner stops for a few seconds and comes back into a later attempt
+  kLinkCut,       ///< two members lose their link, for 20 s or for good, both reach the rest (R35)
+  kHiddenQuorum,  ///< only the leader hears the votes, has the record, and dies of it (R4)
 };
 
 struct Scenario {
@@ -32,7 +34,7 @@ struct Scenario {
   std::string Name() const;
 };
 
-/// Every fault at every phase.
+/// Every fault at every phase; a hidden quorum has only one.
 std::vector<Scenario> FaultMatrix();
 /// kNotFound lists the names.
 Result<Scenario> ParseScenario(const std::string& name);

@@ -297,39 +297,43 @@ void World::Partition(const std::vector<std::size_t>& minority) {
                    close ? ", connections close" : ""));
   for (const std::size_t a : minority) {
     for (std::size_t b = 0; b < nodes_.size(); ++b) {
-      if (std::find(minority.begin(), minority.end(), b) != minority.end()) continue;
-      Pair& pair = PairOf(*nodes_[a], *nodes_[b]);
-      pair.cut = true;
-      WatchSilence(*nodes_[a], *nodes_[b]);
-      WatchSilence(*nodes_[b], *nodes_[a]);
-      if (close) {
-        At(now_ + random_.Between(3s, 8s), [this, a, b] {
-          if (PairOf(*nodes_[a], *nodes_[b]).cut) Disconnect(*nodes_[a], *nodes_[b], false);
-        });
-      }
+      if (std::find(minority.begin(), minority.end(), b) == minority.end()) CutLink(a, b, close);
     }
   }
 }
 
 void World::Heal() {
   Note("the partition heals");
-  for (auto& [ends, pair] : pairs_) {
-    if (!pair.cut) continue;
-    pair.cut = false;
-    Node& a = *nodes_[ends.first];
-    Node& b = *nodes_[ends.second];
-    if (!pair.up) {
-      Connect(a, b);
-      continue;
-    }
-    for (auto& run : pair.waiting) At(now_ + options_.latency, std::move(run));
-    pair.waiting.clear();
-    for (auto [at, about] : {std::pair(&a, &b), std::pair(&b, &a)}) {
-      if (at->peer == nullptr) continue;
-      AtNode(now_ + options_.latency, *at, [this, at = at, about = about] {
-        if (Reachable(*at, *about) && !about->frozen) BecomeSilent(*at, *about, false);
-      });
-    }
+  for (const auto& [ends, pair] : pairs_) MendLink(ends.first, ends.second);
+}
+
+void World::CutLink(std::size_t a, std::size_t b, bool close) {
+  PairOf(*nodes_[a], *nodes_[b]).cut = true;
+  WatchSilence(*nodes_[a], *nodes_[b]);
+  WatchSilence(*nodes_[b], *nodes_[a]);
+  if (!close) return;
+  At(now_ + random_.Between(3s, 8s), [this, a, b] {
+    if (PairOf(*nodes_[a], *nodes_[b]).cut) Disconnect(*nodes_[a], *nodes_[b], false);
+  });
+}
+
+void World::MendLink(std::size_t first, std::size_t second) {
+  Node& a = *nodes_[first];
+  Node& b = *nodes_[second];
+  Pair& pair = PairOf(a, b);
+  if (!pair.cut) return;
+  pair.cut = false;
+  if (!pair.up) {
+    Connect(a, b);
+    return;
+  }
+  for (auto& run : pair.waiting) At(now_ + options_.latency, std::move(run));
+  pair.waiting.clear();
+  for (auto [at, about] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+    if (at->peer == nullptr) continue;
+    AtNode(now_ + options_.latency, *at, [this, at = at, about = about] {
+      if (Reachable(*at, *about) && !about->frozen) BecomeSilent(*at, *about, false);
+    });
   }
 }
 
@@ -384,7 +388,7 @@ void World::Transmit(Node& from, const PeerId& to, const Message& message) {
   Node& node = *nodes_[*index];
   Pair& pair = PairOf(from, node);
   if (!pair.up) return;
-  if (loss_ > 0 && random_.Chance(loss_)) {
+  if ((loss_ > 0 && random_.Chance(loss_)) || (drop_ && drop_(from.index, node.index, message))) {
     Note(fmt::format("lost: {} of peer {} to peer {}", MessageName(message), from.index,
                      node.index));
     return;

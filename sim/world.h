@@ -64,7 +64,13 @@ class World {
   void Thaw(std::size_t peer);
   void Partition(const std::vector<std::size_t>& minority);
   void Heal();
+  /// Nothing passes between two peers; with `close` both hear their connection close.
+  void CutLink(std::size_t a, std::size_t b, bool close);
+  void MendLink(std::size_t a, std::size_t b);
   void SetLoss(double probability) { loss_ = probability; }
+  /// Messages for which it is true are lost.
+  using Drop = std::function<bool(std::size_t from, std::size_t to, const collab::Message&)>;
+  void SetDrop(Drop drop) { drop_ = std::move(drop); }
   void Poison(std::size_t peer) { nodes_[peer]->poisoned = true; }
   /// The peer's next contribution is bytes that decode to nothing finite, well committed to.
   void Corrupt(std::size_t peer) { nodes_[peer]->corrupt = true; }
@@ -191,6 +197,7 @@ class World {
   std::map<PeerId, std::size_t> index_;
   std::map<std::pair<std::size_t, std::size_t>, Pair> pairs_;
   double loss_ = 0;
+  Drop drop_;
   collab::Record genesis_;
   std::vector<float> first_weights_;
   std::unique_ptr<Audit> audit_;
