@@ -234,8 +234,7 @@ Body NextBody(const Body& parent, const Hash& parent_hash, const RunId& run,
       // Peers that share processors disturb each other: one round says little about a machine.
       const std::uint64_t known = w.tokens_per_second;
       const std::uint64_t rate =
-          known == 0 ? measured
-                     : (3 * known + std::min<std::uint64_t>(measured, UINT32_MAX)) / 4;
+          known == 0 ? measured : (3 * known + std::min<std::uint64_t>(measured, UINT32_MAX)) / 4;
       w.tokens_per_second =
           static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rate, 1, UINT32_MAX));
     }
