@@ -11,7 +11,7 @@ constexpr const char* kFaults[] = {
     "member-frozen", "partition",     "old-state",     "loss",         "power-cut",
     "all-killed",    "split-vote",    "short-freeze",  "link-cut",     "hidden-quorum"};
 constexpr Round kFaultRound = 6;
-constexpr Round kLastRound = 13;
+constexpr Round kLastRound = 12;
 
 /// True when this effect begins the phase in the given round.
 bool Begins(Phase phase, Round round, const collab::Effect& effect) {
