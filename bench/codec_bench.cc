@@ -32,7 +32,8 @@ FlatBuffer Normal(std::size_t n, std::uint64_t stream) {
 }
 
 void CountFloats(benchmark::State& state, std::size_t n) {
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * 4));
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) *
+                          static_cast<std::int64_t>(n * 4));
 }
 
 void RequireOk(const Status& status) {

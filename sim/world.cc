@@ -24,6 +24,7 @@ constexpr const char* kFolder = "/peer";
 
 World::World(WorldOptions options) : options_(std::move(options)), random_(options_.seed) {
   std::vector<agreed::TensorShape> tensors;
+  tensors.reserve(options_.tensors.size());
   for (std::size_t i = 0; i < options_.tensors.size(); ++i) {
     tensors.push_back({fmt::format("t{}", i), {options_.tensors[i]}});
   }
@@ -329,10 +330,12 @@ void World::MendLink(std::size_t first, std::size_t second) {
   }
   for (auto& run : pair.waiting) At(now_ + options_.latency, std::move(run));
   pair.waiting.clear();
-  for (auto [at, about] : {std::pair(&a, &b), std::pair(&b, &a)}) {
-    if (at->peer == nullptr) continue;
-    AtNode(now_ + options_.latency, *at, [this, at = at, about = about] {
-      if (Reachable(*at, *about) && !about->frozen) BecomeSilent(*at, *about, false);
+  for (const auto& ends : {std::pair(&a, &b), std::pair(&b, &a)}) {
+    if (ends.first->peer == nullptr) continue;
+    AtNode(now_ + options_.latency, *ends.first, [this, ends] {
+      if (Reachable(*ends.first, *ends.second) && !ends.second->frozen) {
+        BecomeSilent(*ends.first, *ends.second, false);
+      }
     });
   }
 }

@@ -144,7 +144,7 @@ void DumpTo(const Value& value, int indent, int depth, std::string& out) {
   const auto new_line = [&](int level) {
     if (indent < 0) return;
     out.push_back('\n');
-    out.append(static_cast<std::size_t>(indent * level), ' ');
+    out.append(static_cast<std::size_t>(indent) * static_cast<std::size_t>(level), ' ');
   };
   const auto list = [&](const auto& items, char open, char close, auto&& item) {
     out.push_back(open);

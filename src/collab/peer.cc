@@ -357,7 +357,7 @@ void Peer::Advance(Time now, Effects& out) {
   out.push_back(Compute{apply_job_, std::move(job)});
 }
 
-void Peer::Applied(Status status, Time now, Effects& out) {
+void Peer::Applied(const Status& status, Time now, Effects& out) {
   applying_ = false;
   const bool loaded = std::exchange(loading_state_, false);
   applying_bytes_.reset();
@@ -465,7 +465,7 @@ void Peer::BeginRound(Time now, Effects& out) {
 void Peer::OnComputed(std::uint64_t job, JobResult result, Time now, Effects& out) {
   if (state_ == PeerState::kFailed) return;
   if (job == apply_job_ && applying_) {
-    Applied(std::move(std::get<Status>(result)), now, out);
+    Applied(std::get<Status>(result), now, out);
   } else if (job == checkpoint_job_ && checkpoint_job_ != 0) {
     checkpoint_job_ = 0;
     auto& leaves = std::get<Result<std::vector<Hash>>>(result);

@@ -130,7 +130,7 @@ class Peer {
   void LearnExchangeTime(Duration measured);
   void Decided(Time now, Effects& out);
   void Advance(Time now, Effects& out);
-  void Applied(Status status, Time now, Effects& out);
+  void Applied(const Status& status, Time now, Effects& out);
   void Attach(const PeerId& peer, Time now, Effects& out);
   void Detach(const PeerId& peer, bool refused, Time now, Effects& out);
   void Silence(const PeerId& peer, Time now, Effects& out);
