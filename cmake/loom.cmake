@@ -19,9 +19,9 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2")  # -O3 gains nothing measurable here and cost
 
 find_program(LOOM_CCACHE ccache)
 if(LOOM_CCACHE)
-  # pch_defines and time_macros let ccache see through the precompiled header of the torch targets.
+  # A clone in another folder finds what this one compiled; pch_defines and time_macros let ccache see through the precompiled header of the torch targets.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
       ${LOOM_CCACHE})
 endif()
 
