@@ -175,5 +175,26 @@ TEST(SwarmTest, R10OfTwoTheSeniorGoesOnAloneAndTheJuniorWaits) {
   }
 }
 
+// Two of three never have a link; one of the pairs is the founder and a peer that joins through the
+// third.
+TEST(SwarmTest, R35TwoPeersThatNeverHadALinkWorkThroughTheThird) {
+  for (const auto& [a, b] : {std::pair(0U, 1U), std::pair(0U, 2U), std::pair(1U, 2U)}) {
+    WorldOptions options = SmallWorld(71 + a + b);
+    options.peers = 3;
+    options.config.rounds = 14;
+    World world(options);
+    world.SetHangBound(17s);
+    world.CutLink(a, b, false);
+    for (std::size_t i = 0; i < 3; ++i) world.Start(i);
+    EXPECT_TRUE(Finish(world, 14)) << a << " and " << b;
+    ExpectClean(world);
+    for (Round r = 8; r <= world.audit().rounds(); ++r) {
+      EXPECT_EQ(world.audit().At(r).body.members.size(), 3U) << a << b << " round " << r;
+      EXPECT_EQ(world.audit().At(r).body.contributions.size(), 3U) << a << b << " round " << r;
+    }
+    EXPECT_EQ(world.EngineAt(a).Root(), world.EngineAt(b).Root());
+  }
+}
+
 }  // namespace
 }  // namespace loom::sim
