@@ -31,7 +31,7 @@ Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& pr
   ended.store(true);
   watcher.join();
   if (!end) return end.error();
-  if (end->state == collab::PeerState::kFailed) return MakeError(Code::kRefused, end->reason);
+  if (end->state == collab::PeerState::kFailed) return MakeError(end->code, end->reason);
   out.Say("Stopped: {}.", end->reason);
   return {};
 }

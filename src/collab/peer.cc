@@ -555,6 +555,8 @@ void Peer::Refresh(Time, Effects& out) {
   if (state_round_ < chain_.rounds()) {
     Enter(PeerState::kSyncing,
           fmt::format("applying round {} of {}", state_round_ + 1, chain_.rounds()), out);
+  } else if (finished_since_) {
+    Enter(PeerState::kWorking, "finished; serving those who are not there yet", out);
   } else if (leaving_since_) {
     Enter(PeerState::kLeaving, "waiting for the record that delists this peer", out);
   } else if (paused_) {

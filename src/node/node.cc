@@ -173,7 +173,8 @@ Result<NodeEnd> Node::Live() {
   transport_.reset();
   compute_->Finish();
   storage_->Finish();
-  return end_.value_or(NodeEnd{collab::PeerState::kFailed, "ended without a reason"});
+  return end_.value_or(
+      NodeEnd{collab::PeerState::kFailed, "ended without a reason", Code::kInternal});
 }
 
 void Node::Interrupt() { interrupted_.store(true); }

@@ -46,6 +46,7 @@ struct NodeOptions {
 struct NodeEnd {
   collab::PeerState state = collab::PeerState::kStopped;
   std::string reason;
+  Code code = Code::kRefused;  ///< of a failed one
 };
 
 class Node final : public net::TransportEvents {

@@ -83,7 +83,7 @@ void Node::OnRunRecord(const RunRecord& record) {
   }
   run_ = std::move(*run);
   if (const Status kept = folder_.SetGenesis(record.record); !kept) {
-    Stop({collab::PeerState::kFailed, kept.error().ToString()});
+    Stop({collab::PeerState::kFailed, kept.error().ToString(), kept.error().code});
     return;
   }
   Say(fmt::format("Joining run {} ({}).", run_->content.name, run_->id.Short()));
@@ -105,7 +105,7 @@ void Node::FetchData() {
   }
   auto missing = MissingData(*run_, options_.dir);
   if (!missing) {
-    Stop({collab::PeerState::kFailed, missing.error().ToString()});
+    Stop({collab::PeerState::kFailed, missing.error().ToString(), missing.error().code});
     return;
   }
   missing_data_ = std::move(*missing);
@@ -152,7 +152,7 @@ void Node::FinishDataFetch() {
     for (const Hash& piece : list.pieces) parts.emplace_back(pieces_.at(piece));
     if (const Status written = WriteFileAtomic(DataPath(options_.dir) + "/" + file.name, parts);
         !written) {
-      Stop({collab::PeerState::kFailed, written.error().ToString()});
+      Stop({collab::PeerState::kFailed, written.error().ToString(), written.error().code});
       return;
     }
   }
@@ -167,7 +167,7 @@ void Node::StartPeer() {
   starting_peer_ = true;
   auto server = DataServer::Open(*run_, options_.dir);
   if (!server) {
-    Stop({collab::PeerState::kFailed, server.error().ToString()});
+    Stop({collab::PeerState::kFailed, server.error().ToString(), server.error().code});
     return;
   }
   data_ = std::move(*server);
@@ -218,7 +218,7 @@ void Node::StartPeer() {
 
 void Node::PeerRestored(Result<collab::PeerRestore> restored) {
   if (!restored) {
-    Stop({collab::PeerState::kFailed, restored.error().ToString()});
+    Stop({collab::PeerState::kFailed, restored.error().ToString(), restored.error().code});
     return;
   }
   collab::PeerOptions options;
@@ -265,7 +265,7 @@ void Node::BootstrapTick() {
   if (shown.empty()) text += "\n  no address answered at all";
   text +=
       "\n  next step: check that a member runs and that its port is open, or ask for a new invite";
-  Stop({collab::PeerState::kFailed, text});
+  Stop({collab::PeerState::kFailed, text, Code::kUnreachable});
 }
 
 }  // namespace loom::node
