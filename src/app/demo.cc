@@ -191,6 +191,8 @@ std::vector<std::vector<std::vector<collab::Range>>> SamplesUsed(const FolderRec
 }
 
 Status SwarmDemo(const DemoOptions& options, train::RunFile run, Output& out) {
+  LOOM_RETURN_IF_ERROR(
+      data::MakeTokenizer(run.spec.data));  // a bad corpus is told before any peer starts
   namespace fs = std::filesystem;
   const Time start = SystemClock().Now();
   SwarmPlan plan;

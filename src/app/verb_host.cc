@@ -2,6 +2,7 @@
 // folder that has a run already it goes on with that run.
 #include <memory>
 
+#include "agreed/isa.h"
 #include "app/folders.h"
 #include "app/peer_process.h"
 #include "app/verbs.h"
@@ -24,6 +25,13 @@ struct Options {
 };
 
 Status Host(const Options& options) {
+  LOOM_RETURN_IF_ERROR(agreed::ParseIsa(options.isa));
+  if (options.invite_days < 1 || options.invite_days > 3650 || options.invite_uses < 1 ||
+      options.invite_uses > 100000) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("--invite-days {} (1 .. 3650) or --invite-uses {} (1 .. 100000)",
+                                 options.invite_days, options.invite_uses));
+  }
   LOOM_ASSIGN(train::RunFile file, train::LoadRun(options.run_toml));
   for (std::string& path : file.spec.data.paths) path = ResolvePath(path, options.run_toml);
   PeerProcess process;

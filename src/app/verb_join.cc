@@ -3,10 +3,12 @@
 #include <filesystem>
 #include <memory>
 
+#include "agreed/isa.h"
 #include "app/folders.h"
 #include "app/peer_process.h"
 #include "app/verbs.h"
 #include "swarm/invite.h"
+#include "tensor/runtime.h"
 
 namespace loom::app {
 namespace {
@@ -26,6 +28,8 @@ struct Options {
 };
 
 Status Join(const Options& options) {
+  LOOM_RETURN_IF_ERROR(agreed::ParseIsa(options.isa));
+  LOOM_RETURN_IF_ERROR(tensor::ParseDevice(options.device));
   PeerProcess process;
   process.json = options.json;
   process.node.local.device = options.device;

@@ -437,6 +437,10 @@ void Peer::BeginRound(Time now, Effects& out) {
     AskToJoin(now, out);
     return;
   }
+  // Alone and not to work: there is nothing to record but a newcomer.
+  const bool newcomer = std::any_of(asked_.begin(), asked_.end(),
+                                    [](const auto& asked) { return asked.second.proved; });
+  if ((paused_ || leaving_since_) && head.body.members.size() == 1 && !newcomer) return;
   if (!FenceOpen()) return;
   fence_ = false;
   RoundStart start;

@@ -111,6 +111,19 @@ void Peer::LeaveTick(Time now, Effects& out) {
     return;
   }
   if (!leaving_since_) return;
+  if (Listed()) {  // the others went, too: nobody is left to leave to
+    const auto& members = chain_.head().body.members;
+    std::set<PeerId> present{env_.self};
+    for (const Member& m : members) {
+      if (presence_.Present(m.id)) present.insert(m.id);
+    }
+    constexpr Duration kPatience = 3s;
+    if (members.size() == 1 || (!IsQuorum(members, present, options_.config.quorum) &&
+                                now - *leaving_since_ > kPatience)) {
+      Enter(PeerState::kStopped, "stopped without leaving: no quorum of the others is here", out);
+      return;
+    }
+  }
   if (!Listed() && AtHead()) {
     std::set<PeerId> hold;
     for (const auto& [peer, remote] : remotes_) {

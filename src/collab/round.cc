@@ -13,6 +13,7 @@ RoundMachine::RoundMachine(const RoundEnv& env, const Record& parent, RoundStart
       start_(std::move(start)),
       agreement_({parent.body.era, parent.body.round + 1, parent.hash}, parent.body.members,
                  env.self, env.config->quorum, *env.signer, start_.voter),
+      started_(now),
       term_(agreement_.promised()),
       term_since_(now),
       last_progress_(now),

@@ -223,6 +223,7 @@ class RoundMachine {
   std::vector<std::pair<PeerId, Part>> early_parts_;  ///< before their commitment
   std::size_t early_bytes_ = 0;
 
+  Time started_{};
   Term term_ = 0;
   Time term_since_{};
   Time last_progress_{};

@@ -78,11 +78,15 @@ void RoundMachine::ConsiderFix(Time now, Effects& out) {
     return;
   }
   bool waiting = false;
+  bool any = false;
   for (const WorkerEntry& w : parent_.body.workers) {
     if (w.issued.empty()) continue;
     const auto c = commitments_.find(w.worker);
     const bool known = c != commitments_.end() && !conflicted_.contains(w.worker);
-    if (known && FullyArrived(c->second.Id())) continue;
+    if (known && FullyArrived(c->second.Id())) {
+      any = true;
+      continue;
+    }
     if (conflicted_.contains(w.worker) || (known && !WhyBad(c->second.Id()).empty()) ||
         resigned_.contains(w.worker)) {
       continue;
@@ -95,6 +99,11 @@ void RoundMachine::ConsiderFix(Time now, Effects& out) {
     waiting = waiting || ((here || silent) && !unfit_.contains(w.host));
   }
   if (!commitments_.empty() && !lead_->first_commitment) lead_->first_commitment = now;
+  // A round without work is worth a record when it changes who is listed. Otherwise it only lets
+  // everybody try again, and that is not urgent: peers that may not work must not race through it.
+  const bool changes = !joiners_.empty() || !leaving_.empty() || !unfit_.empty() ||
+                       PresentMembers().size() < parent_.body.members.size();
+  if (!waiting && !any && !changes && now - started_ < env_.timing.slack) return;
   if (!waiting) Fix(now, out);
 }
 

@@ -17,7 +17,7 @@ void RoundMachine::StartWork(Effects& out) {
     const WorkOrder order = to_do_.front();
     to_do_.erase(to_do_.begin());
     if (!start_.may_work) {
-      Resign(order.worker, "its host restarted in this round", out);
+      Resign(order.worker, "its host restarted in this round, or pauses", out);
       continue;
     }
     working_ = order.worker;

@@ -38,6 +38,18 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
                   {.pid = ::getpid(), .keep_checkpoints = options.local.keep_checkpoints}));
   LOOM_RETURN_IF_ERROR(Disk().MakeDirs(options.dir + "/keys", store::Access::kPrivate));
   LOOM_ASSIGN(crypto::SigningKey key, PeerKey(options.dir));
+  if (const auto id = folder.ReadKey("peer.id")) {  // a damaged key must not pass for a stranger's
+    if (std::string(AsText(*id)) != key.id().Hex()) {
+      return MakeError(
+          Code::kCorrupt,
+          fmt::format("{}/keys/peer is the key of {}, this folder is {}'s", options.dir,
+                      key.id().Short(), std::string(AsText(*id)).substr(0, 8)),
+          "bring back a copy of keys/peer, or join anew with an empty folder");
+    }
+  } else {
+    const std::string hex = key.id().Hex();
+    LOOM_RETURN_IF_ERROR(folder.WriteKey("peer.id", AsBytes(hex)));
+  }
   if (!options.invite_token.empty()) {
     LOOM_RETURN_IF_ERROR(folder.WriteKey("invite", AsBytes(options.invite_token)));
   } else if (const auto kept = folder.ReadKey("invite")) {  // killed before it was listed, say
@@ -181,7 +193,7 @@ void Node::Interrupt() { interrupted_.store(true); }
 
 void Node::Tick() {
   const Time now = reactor_.Now();
-  if (end_) return;
+  if (stopping_) return;
   if (interrupted_.load() && !interrupt_seen_) {
     interrupt_seen_ = true;
     // Leaving must not strand the others: fewer than a quorum would stay, so only stop (design §9).
@@ -209,7 +221,7 @@ void Node::Tick() {
     BootstrapTick();
   }
   if (now - last_status_ > 500ms) WriteStatus();
-  if (!end_) reactor_.SetTimer(now + 100ms, [this] { Tick(); });
+  if (!stopping_) reactor_.SetTimer(now + 100ms, [this] { Tick(); });
 }
 
 void Node::DialDue() {
@@ -222,8 +234,9 @@ void Node::DialDue() {
   }
 }
 
-// The last checkpoint is written before the folder is given back, so that the state on disk is the
-// state that was agreed, whatever the next start looks like.
+// From here on nothing more is committed to, voted or told. A run that has finished leaves its last
+// state as a checkpoint; in the middle of a run the inner state is already past the last record,
+// and the regular checkpoint with the rounds since says more exactly where to go on.
 void Node::Stop(NodeEnd end) {
   if (stopping_) return;
   stopping_ = true;
@@ -237,7 +250,9 @@ void Node::Stop(NodeEnd end) {
     for (const PeerId& p : transport_->Peers()) transport_->Disconnect(p, "this peer stops");
     reactor_.SetTimer(reactor_.Now() + 50ms, [this] { reactor_.Stop(); });
   };
-  if (!peer_ || !engine_ || end.state == collab::PeerState::kFailed) {
+  const bool finished = peer_ && engine_ && run_->spec.sync.rounds > 0 &&
+                        peer_->applied().body.round >= run_->spec.sync.rounds;
+  if (!finished || end.state == collab::PeerState::kFailed) {
     finish();
     return;
   }
@@ -314,6 +329,7 @@ void Node::OnControl(const std::string& request, const net::ControlServer::Reply
 }
 
 void Node::OnPeerUp(const net::PeerInfo& info) {
+  if (stopping_) return;
   reached_ = true;
   up_.insert(info.id);
   std::vector<std::string> texts = info.announced;
@@ -368,13 +384,14 @@ void Node::OnPeerDown(const PeerId& peer, net::DownReason reason, const std::str
          {"reason",
           json::Value(detail.empty() ? std::string(net::DownReasonName(reason)) : detail)}});
   if (data_fetcher_) CarryDataFetch(data_fetcher_->RemoveDonor(peer, reactor_.Now()));
-  if (!peer_) return;
+  if (!peer_ || stopping_) return;
   collab::Effects effects;
   peer_->OnPeerDown(peer, refused, reactor_.Now(), effects);
   Carry(std::move(effects));
 }
 
 void Node::OnFrame(const PeerId& peer, net::Channel, net::Frame frame) {
+  if (stopping_) return;
   if (IsNodeType(frame.type)) {
     auto message = DecodeNodeMessage(frame.type, *frame.payload);
     if (!message) {
@@ -391,21 +408,21 @@ void Node::OnFrame(const PeerId& peer, net::Channel, net::Frame frame) {
     return;
   }
   if (data_fetcher_) OnBootstrapObject(peer, *message);
-  if (!peer_) return;
+  if (!peer_ || stopping_) return;
   collab::Effects effects;
   peer_->OnMessage(peer, std::move(*message), reactor_.Now(), effects);
   Carry(std::move(effects));
 }
 
 void Node::OnPeerSilent(const PeerId& peer) {
-  if (!peer_) return;
+  if (!peer_ || stopping_) return;
   collab::Effects effects;
   peer_->OnPeerSilent(peer, true, reactor_.Now(), effects);
   Carry(std::move(effects));
 }
 
 void Node::OnPeerHeard(const PeerId& peer) {
-  if (!peer_) return;
+  if (!peer_ || stopping_) return;
   collab::Effects effects;
   peer_->OnPeerSilent(peer, false, reactor_.Now(), effects);
   Carry(std::move(effects));

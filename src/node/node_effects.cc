@@ -10,6 +10,7 @@ const std::atomic<bool> kNever{false};
 }  // namespace
 
 void Node::Carry(collab::Effects effects) {
+  if (stopping_) return;
   for (auto& effect : effects) {
     std::visit([this](auto& e) { CarryOne(e); }, effect);
   }
@@ -39,7 +40,7 @@ void Node::CarryOne(collab::Persist& persist) {
   const bool posted = storage_->Post([this, shared] {
     const Status done = disk_->Write(*shared);
     reactor_.Post([this, token = shared->token, done] {
-      if (!peer_) return;
+      if (!peer_ || stopping_) return;
       collab::Effects effects;
       if (!done) {
         peer_->OnPersistFailed(done.error(), reactor_.Now(), effects);
@@ -73,7 +74,7 @@ void Node::CarryOne(collab::Compute& compute) {
     }
     reactor_.Post([this, job = shared->job, result] {
       running_work_.erase(job);
-      if (!peer_) return;
+      if (!peer_ || stopping_) return;
       collab::Effects effects;
       peer_->OnComputed(job, std::move(*result), reactor_.Now(), effects);
       Carry(std::move(effects));
