@@ -56,7 +56,7 @@ void RoundMachine::StartCheck(const CheckBody& check, Time now, Effects& out) {
                         fmt::format("not voted for: {}", follows.error().message)}});
     return;
   }
-  check_.emplace();
+  check_ = Check{};
   check_->hash = check.hash;
   check_->body = std::move(*body);
   check_->asked = now;

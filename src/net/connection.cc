@@ -311,6 +311,7 @@ void Connection::CountTraffic() {
 
 void Connection::End(TlsStream::Failure failure, const std::string& text) {
   const bool told = phase_ == Phase::kClosing;
+  // Close may free the text.  NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
   const std::string copy = text;
   Close();
   if (!told) host_.OnEnded(*this, failure, copy);

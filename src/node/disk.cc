@@ -7,7 +7,6 @@
 namespace loom::node {
 namespace {
 
-using collab::Body;
 using collab::Engine;
 using collab::Record;
 
@@ -74,6 +73,7 @@ Result<std::vector<Hash>> DiskExecutor::Checkpoint(const collab::CheckpointJob& 
                                                    Engine& engine) {
   const std::map<WorkerIndex, Bytes> inner = engine.SaveInner();
   std::vector<store::NamedBytes> extras;
+  extras.reserve(inner.size());
   for (const auto& [worker, bytes] : inner) extras.push_back({InnerName(worker), bytes});
   LOOM_RETURN_IF_ERROR(folder_->checkpoints().Save({job.round, job.record, job.root}, state_layout_,
                                                    engine.weights(), engine.momentum(), extras));

@@ -408,6 +408,11 @@ void Node::OnFrame(const PeerId& peer, net::Channel, net::Frame frame) {
     return;
   }
   if (data_fetcher_) OnBootstrapObject(peer, *message);
+  if (!peer_) {  // still starting: say so, instead of letting the other wait
+    if (const auto* get = std::get_if<swarm::GetObjects>(&*message)) {
+      SendCore(peer, swarm::NotHere{get->ids, true});
+    }
+  }
   if (!peer_ || stopping_) return;
   collab::Effects effects;
   peer_->OnMessage(peer, std::move(*message), reactor_.Now(), effects);

@@ -155,6 +155,8 @@ class Node final : public net::TransportEvents {
   std::map<Hash, Bytes> pieces_;
   std::vector<DataFile> missing_data_;
   bool starting_peer_ = false;
+  Time data_progress_{};
+  std::uint32_t data_restarts_ = 0;
   Time began_{};
   Time asked_{};  ///< for the run's record or its lists of pieces
   std::vector<std::string> reach_failures_;

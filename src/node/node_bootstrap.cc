@@ -15,6 +15,7 @@ namespace loom::node {
 namespace {
 
 constexpr Duration kReachLimit = 20s;
+constexpr Duration kStalled = 4s;
 constexpr Duration kAskAgain = 2s;  // a question can be lost with the connection that carried it
 
 std::string DataPath(const std::string& dir) { return dir + "/" + std::string(kDataFolder); }
@@ -117,6 +118,7 @@ void Node::FetchData() {
   for (const DataFile& f : missing_data_) bytes += f.ref.size;
   Say(fmt::format("Fetching {} data files, {:.1f} MB.", missing_data_.size(),
                   static_cast<double>(bytes) / 1e6));
+  data_progress_ = reactor_.Now();
   data_fetcher_ = std::make_unique<swarm::Fetcher>(swarm::FetchOptions{});
   FetchData();
 }
@@ -136,6 +138,7 @@ void Node::CarryDataFetch(swarm::Fetcher::Effects effects) {
       SendCore(get->to, std::move(get->message));
     } else if (const auto* object = std::get_if<swarm::StoreObject>(&effect)) {
       pieces_[object->id] = *object->bytes;
+      data_progress_ = reactor_.Now();
     } else if (const auto* blame = std::get_if<swarm::BlameDonor>(&effect)) {
       Log(LogLevel::kWarn, "join", "{} sent wrong bytes: {}", blame->donor.Short(), blame->reason);
     }
@@ -256,6 +259,17 @@ void Node::BootstrapTick() {
   }
   if (data_fetcher_) {
     CarryDataFetch(data_fetcher_->Tick(now));
+    if (!data_fetcher_ || now - data_progress_ < kStalled) return;
+    // Whoever let a request time out, or was still starting, is asked again from the beginning;
+    // every second time over a new connection. What has arrived is kept.
+    data_progress_ = now;
+    data_fetcher_.reset();
+    wanted_lists_.clear();
+    if (++data_restarts_ % 2 == 0) {
+      const std::set<PeerId> up = up_;
+      for (const PeerId& p : up) transport_->Disconnect(p, "its answers do not arrive");
+    }
+    FetchData();
     return;
   }
   if (reached_ || run_ || now - began_ < kReachLimit - 1s) return;

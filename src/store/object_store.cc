@@ -124,6 +124,7 @@ Result<Bytes> ObjectStore::GetPiece(const Hash& id, const PieceList& list, std::
 
 std::vector<bool> ObjectStore::HeldPieces(const PieceList& list) const {
   std::vector<bool> held;
+  held.reserve(list.pieces.size());
   for (const Hash& piece : list.pieces) held.push_back(Has(piece));
   return held;
 }

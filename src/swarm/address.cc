@@ -14,8 +14,9 @@ std::optional<std::array<std::uint8_t, 4>> ParseIpv4(std::string_view text) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::size_t dot = i < 3 ? text.find('.') : text.size();
     if (dot == std::string_view::npos || dot == 0 || dot > 3) return std::nullopt;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + dot, out[i]);
-    if (error != std::errc() || end != text.data() + dot) return std::nullopt;
+    const char* const digits = text.data();  // NOLINT(bugprone-suspicious-stringview-data-usage)
+    const auto [end, error] = std::from_chars(digits, digits + dot, out[i]);
+    if (error != std::errc() || end != digits + dot) return std::nullopt;
     if (dot > 1 && text[0] == '0') return std::nullopt;
     text.remove_prefix(std::min(dot + 1, text.size()));
   }
