@@ -38,7 +38,7 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
                   {.pid = ::getpid(), .keep_checkpoints = options.local.keep_checkpoints}));
   LOOM_RETURN_IF_ERROR(Disk().MakeDirs(options.dir + "/keys", store::Access::kPrivate));
   LOOM_ASSIGN(crypto::SigningKey key, PeerKey(options.dir));
-  if (const auto id = folder.ReadKey("peer.id")) {  // a damaged key must not pass for a stranger's
+  if (const auto id = folder.ReadKey("peer-id")) {  // a damaged key must not pass for a stranger's
     if (std::string(AsText(*id)) != key.id().Hex()) {
       return MakeError(
           Code::kCorrupt,
@@ -48,7 +48,7 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
     }
   } else {
     const std::string hex = key.id().Hex();
-    LOOM_RETURN_IF_ERROR(folder.WriteKey("peer.id", AsBytes(hex)));
+    LOOM_RETURN_IF_ERROR(folder.WriteKey("peer-id", AsBytes(hex)));
   }
   if (!options.invite_token.empty()) {
     LOOM_RETURN_IF_ERROR(folder.WriteKey("invite", AsBytes(options.invite_token)));
