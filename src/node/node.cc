@@ -171,6 +171,13 @@ Result<NodeEnd> Node::Live() {
       directory_.Learn(a.peer, a.address, swarm::AddressSource::kInvite);
     }
   }
+  if (!options_.invite && !options_.invite_token.empty()) {  // of the first start, kept
+    if (const auto invite = swarm::ParseInvite(options_.invite_token)) {
+      for (const swarm::InviteAddress& address : invite->addresses) {
+        directory_.Learn(address.peer, address.address, swarm::AddressSource::kInvite);
+      }
+    }
+  }
   if (auto saved = folder_.ReadKey("addresses")) {
     if (auto told = DecodeNodeMessage(kFirstNodeType + 4, *saved)) {
       for (const auto& e : std::get<Addresses>(*told).entries) {
@@ -360,6 +367,7 @@ void Node::OnPeerUp(const net::PeerInfo& info) {
       if (other != info.id) SendNode(other, Addresses{{{info.id, known->second}}});
     }
   }
+  WriteStatus();  // where the others are must be known after kill -9, too
   Event({{"event", json::Value("connected")},
          {"peer", json::Value(info.id.Hex())},
          {"address", json::Value(info.address)}});
