@@ -26,10 +26,9 @@ struct Options {
 
 Status Host(const Options& options) {
   LOOM_RETURN_IF_ERROR(agreed::ParseIsa(options.isa));
-  if (options.invite_days < 1 || options.invite_days > 3650 || options.invite_uses < 1 ||
-      options.invite_uses > 100000) {
+  if (options.invite_days > 3650 || options.invite_uses < 1 || options.invite_uses > 100000) {
     return MakeError(Code::kInvalid,
-                     fmt::format("--invite-days {} (1 .. 3650) or --invite-uses {} (1 .. 100000)",
+                     fmt::format("--invite-days {} (0 .. 3650) or --invite-uses {} (1 .. 100000)",
                                  options.invite_days, options.invite_uses));
   }
   LOOM_ASSIGN(train::RunFile file, train::LoadRun(options.run_toml));
