@@ -348,7 +348,7 @@ void Node::OnPeerUp(const net::PeerInfo& info) {
   for (const std::string& text : texts) {
     if (auto address = swarm::ParseAddress(text)) {
       directory_.Learn(info.id, *address, swarm::AddressSource::kPeer);
-      known_address_.emplace(info.id, *address);
+      if (known_address_.emplace(info.id, *address).second) SaveAddresses();
     }
   }
   for (const auto& [text, address] : dialling_) {
@@ -367,7 +367,6 @@ void Node::OnPeerUp(const net::PeerInfo& info) {
       if (other != info.id) SendNode(other, Addresses{{{info.id, known->second}}});
     }
   }
-  WriteStatus();  // where the others are must be known after kill -9, too
   Event({{"event", json::Value("connected")},
          {"peer", json::Value(info.id.Hex())},
          {"address", json::Value(info.address)}});

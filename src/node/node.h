@@ -122,6 +122,7 @@ class Node final : public net::TransportEvents {
   void ReportRound(Round round);
   json::Object StatusJson() const;
   void WriteStatus();
+  void SaveAddresses();  ///< whenever one becomes known
   void Event(json::Object object) const;
   void Say(const std::string& line) const;
 
@@ -172,7 +173,6 @@ class Node final : public net::TransportEvents {
 
   // reports
   Time last_status_{};
-  Bytes saved_addresses_;  ///< storage thread
   Time round_started_{};
   std::uint64_t tokens_reported_ = 0;
   std::uint64_t bytes_up_reported_ = 0;

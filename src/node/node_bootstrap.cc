@@ -56,11 +56,13 @@ void Node::OnNodeMessage(const PeerId& from, NodeMessage message) {
         refs, [this](const Hash& id) { return pieces_.contains(id); }, reactor_.Now());
     if (effects) CarryDataFetch(std::move(*effects));
   } else if (const auto* told = std::get_if<Addresses>(&message)) {
+    const std::size_t before = known_address_.size();
     for (const auto& entry : told->entries) {
       if (entry.peer == key_.id()) continue;
       directory_.Learn(entry.peer, entry.address, swarm::AddressSource::kGossip);
       known_address_.emplace(entry.peer, entry.address);
     }
+    if (known_address_.size() != before) SaveAddresses();
     DialDue();
   }
 }

@@ -144,18 +144,22 @@ json::Object Node::StatusJson() const {
 void Node::WriteStatus() {
   last_status_ = reactor_.Now();
   const std::string text = json::Dump(json::Value(StatusJson()));
-  Addresses known;
-  for (const auto& [peer, address] : known_address_) known.entries.push_back({peer, address});
-  const Bytes addresses = EncodeNodeMessage(known);
-  if (!storage_->Post([this, text, addresses] {
+  if (!storage_->Post([this, text] {
         if (const Status written = folder_.WriteStatus(text); !written) {
           Log(LogLevel::kWarn, "status", "{}", written.error().ToString());
         }
-        if (addresses != saved_addresses_) {
-          saved_addresses_ = addresses;
-          if (const Status written = folder_.WriteKey("addresses", addresses); !written) {
-            Log(LogLevel::kWarn, "status", "{}", written.error().ToString());
-          }
+      })) {
+    Log(LogLevel::kWarn, "status", "the storage thread does not keep up");
+  }
+}
+
+// Where the others are must be known after kill -9, too.
+void Node::SaveAddresses() {
+  Addresses known;
+  for (const auto& [peer, address] : known_address_) known.entries.push_back({peer, address});
+  if (!storage_->Post([this, bytes = EncodeNodeMessage(known)] {
+        if (const Status written = folder_.WriteKey("addresses", bytes); !written) {
+          Log(LogLevel::kWarn, "status", "{}", written.error().ToString());
         }
       })) {
     Log(LogLevel::kWarn, "status", "the storage thread does not keep up");
