@@ -235,8 +235,9 @@ void Peer::Dispatch(const PeerId& from, Message& message, Time now, Effects& out
           leaving_.insert(from);
           if (machine_) machine_->SetLeaving(leaving_);
         } else if constexpr (std::is_same_v<T, GetLeaves>) {
-          if (m.round == checkpoint_round_ && !restore_.leaves.empty()) {
-            out.push_back(Send{from, Leaves{m.round, restore_.leaves}});
+          if (m.round <= checkpoint_round_ &&
+              !restore_.leaves.empty()) {  // the newest serves as well
+            out.push_back(Send{from, Leaves{checkpoint_round_, restore_.leaves}});
           }
         } else if constexpr (std::is_same_v<T, Leaves>) {
           OnLeaves(from, m, now, out);

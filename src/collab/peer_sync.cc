@@ -110,7 +110,12 @@ void Peer::StopFetching() {
 // donor's checkpoint.
 void Peer::WantRound(Time now, Effects& out) {
   const Round wanted = state_round_ + 1;
-  if (fetching_state_) return;
+  if (fetching_state_) {
+    if (fetcher_ && !fetcher_->starved()) return;
+    // The donors saved newer checkpoints meanwhile and forgot this one: begin again with theirs.
+    StopFetching();
+    asked_leaves_ = Time{};
+  }
   bool has_round = false;
   bool has_state = false;
   for (const auto& [peer, remote] : remotes_) {
@@ -199,7 +204,7 @@ void Peer::OnLeaves(const PeerId& from, const Leaves& leaves, Time now, Effects&
   for (const auto& [peer, remote] : remotes_) {
     if (!fetcher_) return;
     if (presence_.connected.contains(peer) && remote.greeted &&
-        remote.hello.checkpoint == leaves.round) {
+        (peer == from || remote.hello.checkpoint == leaves.round)) {
       CarryFetch(fetcher_->AddDonor(peer, std::nullopt, now), now, out);
     }
   }
