@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/fd.h"
+
 namespace loom {
 
 namespace {
@@ -22,13 +24,6 @@ Error FileError(std::string_view what, const std::string& path) {
   if (why == ENOSPC || why == EDQUOT) code = Code::kDiskFull;
   return MakeError(code, fmt::format("cannot {} '{}': {}", what, path, std::strerror(why)));
 }
-
-struct Fd {
-  int fd;
-  ~Fd() {
-    if (fd >= 0) ::close(fd);
-  }
-};
 
 Result<std::size_t> RegularSize(int fd, const std::string& path) {
   struct stat info{};

@@ -11,6 +11,7 @@
 
 #include <cerrno>
 
+#include "base/fd.h"
 #include "base/log.h"
 #include "crypto/hash.h"
 
@@ -60,17 +61,6 @@ Error FileError(std::string_view what, const std::filesystem::path& path) {
   return MakeError(code == ENOSPC ? Code::kDiskFull : Code::kIo,
                    fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(code)));
 }
-
-/// An open descriptor that closes itself.
-struct Fd {
-  int fd;
-  explicit Fd(int f) : fd(f) {}
-  ~Fd() {
-    if (fd >= 0) ::close(fd);
-  }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-};
 
 Status WriteNew(const std::filesystem::path& path, std::string_view text) {
   Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));

@@ -12,21 +12,13 @@
 #include <cstring>
 #include <map>
 
+#include "base/fd.h"
+
 namespace loom::net {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr std::size_t kMaxClients = 32;
-
-struct Fd {
-  int fd;
-  explicit Fd(int f) : fd(f) {}
-  ~Fd() {
-    if (fd >= 0) ::close(fd);
-  }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-};
 
 Error Failure(std::string_view what, const fs::path& path, int code) {
   return MakeError(Code::kIo,
