@@ -161,8 +161,14 @@ class World {
   /// Runs for a peer's process: dropped when it died, held while it is frozen.
   void AtNode(Time at, Node& node, std::function<void()> run);
   void ForNode(Node& node, std::uint64_t life, std::function<void()> run);
+  /// One call of the peer, call(peer, out), and what it asks for.
   template <class F>
-  void Call(Node& node, F&& call);
+  void Call(Node& node, F&& call) {
+    collab::Effects out;
+    call(*node.peer, out);
+    LookAtRecords(node);
+    Carry(node, std::move(out));
+  }
   void Carry(Node& node, collab::Effects effects);
   void Transmit(Node& from, const PeerId& to, const collab::Message& message);
   void Deliver(Node& from, Node& to, std::uint16_t type, const Blob& bytes);

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 
 #include "base/json.h"
@@ -30,14 +31,19 @@ CLI::Option* Add(CLI::App& app, const std::string& name, const std::string& valu
   return option;
 }
 
-/// CLI11 2.1 reads "-1" into an unsigned variable as 2^64-1.
+/// CLI11 2.1 reads "-1" into an unsigned variable as 2^64-1, and so all that is larger.
 CLI::Validator WholeNumber() {
   return CLI::Validator(
       [](std::string& text) {
-        const bool digits =
-            !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-        return digits ? std::string()
-                      : fmt::format("'{}' is no whole number >= 0", text.substr(0, 40));
+        std::uint64_t value = 0;
+        const char* end = text.data() + text.size();
+        const auto [stop, error] = std::from_chars(text.data(), end, value);
+        if (error == std::errc::result_out_of_range) {
+          return fmt::format("'{}' is larger than {}", text.substr(0, 40), UINT64_MAX);
+        }
+        return error == std::errc{} && stop == end
+                   ? std::string()
+                   : fmt::format("'{}' is no whole number >= 0", text.substr(0, 40));
       },
       "");
 }

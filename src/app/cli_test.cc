@@ -25,6 +25,7 @@ TEST_F(Cli, HelpAndUnknownVerbs) {
   EXPECT_EQ(Run("init --nonsense").code, 2);
   EXPECT_EQ(Run("generate").code, 2);
   EXPECT_EQ(Run("generate x --prompt y --tokens -1").code, 2);
+  EXPECT_EQ(Run("generate x --prompt y --tokens 99999999999999999999").code, 2);
 }
 
 TEST_F(Cli, MistakesHaveCodesAndNames) {
@@ -45,6 +46,12 @@ TEST_F(Cli, MistakesHaveCodesAndNames) {
   EXPECT_EQ(Run("init --data " + Path("none.txt") + " --out " + Path("x.toml")).code, 4);
   EXPECT_EQ(Run("init --preset nan --data " + Path("story.txt") + " --out " + Path("x.toml")).code,
             4);
+  for (const char* text : {"empty.txt", "binary.txt"}) {
+    const Ran init = Run("init --data " + Path(text) + " --out " + Path("x.toml"));
+    EXPECT_EQ(init.code, 3) << init.err;
+    EXPECT_NE(init.err.find(text), std::string::npos) << init.err;
+    EXPECT_FALSE(fs::exists(Path("x.toml")));
+  }
   for (const char* text : {"empty.txt", "binary.txt", "short.txt"}) {
     const Ran demo =
         Run("demo --corpus " + Path(text) + " --out " + Path("d") + " --rounds 1 --one-process");
@@ -52,6 +59,18 @@ TEST_F(Cli, MistakesHaveCodesAndNames) {
     EXPECT_EQ(demo.err.find("check failed"), std::string::npos) << demo.err;
     EXPECT_NE(demo.err.find("loom demo: "), std::string::npos) << demo.err;
   }
+}
+
+TEST_F(Cli, PathsOfARunTomlAreMeantFromItsFolder) {
+  Write("story.txt", Story());
+  fs::create_directories(dir_ / "runs" / "deep");
+  const fs::path here = fs::current_path();
+  fs::current_path(dir_);
+  EXPECT_EQ(Run("init --data story.txt --out runs/deep/run.toml").code, 0);
+  fs::current_path(here);
+  EXPECT_NE(Read("runs/deep/run.toml").find("../../story.txt"), std::string::npos);
+  const Ran check = Run("data check " + Path("runs/deep/run.toml"));
+  EXPECT_EQ(check.code, 0) << check.err;
 }
 
 TEST_F(Cli, FromTextToModel) {

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <filesystem>
+#include <vector>
 
 namespace loom::app {
 namespace fs = std::filesystem;
@@ -32,10 +33,21 @@ Status MakeFolder(const std::string& path) {
   return {};
 }
 
-std::string ResolvePath(const std::string& path, const std::string& run_toml) {
-  const fs::path given(path);
-  if (given.is_absolute() || run_toml.empty()) return path;
-  return (fs::path(run_toml).parent_path() / given).string();
+Result<FreshFolder> FreshFolder::Make(const std::string& path) {
+  std::error_code error;
+  const bool was_there = fs::exists(path, error);
+  const bool in_use = was_there && !fs::is_empty(path, error);
+  LOOM_RETURN_IF_ERROR(MakeFolder(path));
+  return FreshFolder(in_use ? std::string() : path, was_there);
+}
+
+FreshFolder::~FreshFolder() {
+  if (path_.empty()) return;
+  std::error_code ignored;
+  std::vector<fs::path> inside;
+  for (const auto& entry : fs::directory_iterator(path_, ignored)) inside.push_back(entry.path());
+  for (const fs::path& path : inside) fs::remove_all(path, ignored);
+  if (!was_there_) fs::remove(path_, ignored);
 }
 
 }  // namespace loom::app

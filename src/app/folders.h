@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "base/result.h"
 
@@ -14,7 +15,22 @@ std::string ChooseFolder(const std::string& dir, const std::string& run_toml);
 std::string NameOfRun(const std::string& run_toml);
 /// Creates the folder and its parents.
 Status MakeFolder(const std::string& path);
-/// Relative paths of a run.toml are meant from the folder that holds it.
-std::string ResolvePath(const std::string& path, const std::string& run_toml);
+
+/// The folder of a start that may still come to nothing: what was not there, or was empty, before
+/// Make is removed again at the end of scope unless Keep was called.
+class FreshFolder {
+ public:
+  static Result<FreshFolder> Make(const std::string& path);
+  FreshFolder(FreshFolder&& other) noexcept
+      : path_(std::exchange(other.path_, {})), was_there_(other.was_there_) {}
+  FreshFolder& operator=(FreshFolder&&) = delete;
+  ~FreshFolder();
+  void Keep() { path_.clear(); }
+
+ private:
+  FreshFolder(std::string path, bool was_there) : path_(std::move(path)), was_there_(was_there) {}
+  std::string path_;  ///< empty: nothing to remove
+  bool was_there_;    ///< empty: it stays, and is empty again
+};
 
 }  // namespace loom::app

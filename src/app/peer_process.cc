@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "app/folders.h"
 #include "app/interrupt.h"
 
 namespace loom::app {
@@ -11,6 +12,7 @@ namespace loom::app {
 Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& prepare,
                const BeforeRun& before_run) {
   Output out(process.json);
+  LOOM_ASSIGN(FreshFolder folder, FreshFolder::Make(process.node.dir));
   process.node.event = [&out](const json::Object& object) { out.Event(object); };
   process.node.say = [&out](const std::string& line) { out.SayLine(line); };
   process.node.progress = [&out](const std::string& line) { out.Progress(line); };
@@ -18,6 +20,7 @@ Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& pr
   LOOM_RETURN_IF_ERROR(prepare(*node));
   LOOM_RETURN_IF_ERROR(node->Listen());
   if (before_run) LOOM_RETURN_IF_ERROR(before_run(*node, out));
+  if (node->has_run()) folder.Keep();
 
   const std::atomic<bool>& interrupted = InterruptFlag();
   std::atomic<bool> ended{false};
@@ -30,6 +33,7 @@ Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& pr
   const auto end = node->Live();
   ended.store(true);
   watcher.join();
+  if (node->has_run()) folder.Keep();
   if (!end) return end.error();
   if (end->state == collab::PeerState::kFailed) return MakeError(end->code, end->reason);
   out.Say("Stopped: {}.", end->reason);

@@ -6,6 +6,7 @@
 #include "app/folders.h"
 #include "app/peer_process.h"
 #include "app/verbs.h"
+#include "base/log.h"
 #include "train/spec.h"
 
 namespace loom::app {
@@ -32,7 +33,6 @@ Status Host(const Options& options) {
                                  options.invite_days, options.invite_uses));
   }
   LOOM_ASSIGN(train::RunFile file, train::LoadRun(options.run_toml));
-  for (std::string& path : file.spec.data.paths) path = ResolvePath(path, options.run_toml);
   PeerProcess process;
   process.json = options.json;
   process.node.local = file.local;
@@ -44,11 +44,13 @@ Status Host(const Options& options) {
   process.node.isa = options.isa;
   const std::string listen = !options.listen.empty() ? options.listen : file.local.listen;
   process.node.listen = {listen.empty() ? "*:0" : listen};
-  LOOM_RETURN_IF_ERROR(MakeFolder(process.node.dir));
   const std::string dir = process.node.dir;
   const auto prepare = [&](node::Node& node) -> Status {
-    if (node.has_run()) return {};
-    return node.Host(file, NameOfRun(options.run_toml));
+    if (!node.has_run()) return node.Host(file, NameOfRun(options.run_toml));
+    if (const Status rebuilt = node.RebuildData(file.spec.data); !rebuilt) {
+      Log(LogLevel::kWarn, "folder", "{}", rebuilt.error().ToString());  // others may have it
+    }
+    return {};
   };
   const auto before_run = [&](node::Node& node, Output& out) -> Status {
     LOOM_ASSIGN(const std::string invite,

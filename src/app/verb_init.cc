@@ -8,9 +8,11 @@
 #include "app/output.h"
 #include "app/verbs.h"
 #include "base/file.h"
+#include "data/corpus.h"
 #include "train/spec.h"
 
 namespace loom::app {
+namespace fs = std::filesystem;
 namespace {
 
 struct Options {
@@ -25,6 +27,15 @@ struct Options {
   bool keys = false;
 };
 
+/// Paths in a run.toml are relative to its folder, those on the command line to the current one.
+std::string SeenFrom(const std::string& run_toml, const std::string& path) {
+  std::error_code error;
+  const fs::path folder = fs::absolute(run_toml, error).parent_path();
+  if (error || fs::path(path).is_absolute()) return path;
+  const fs::path seen = fs::proximate(path, folder, error);
+  return error ? fs::absolute(path).string() : seen.string();
+}
+
 Status Init(const Options& options) {
   if (options.keys) {
     fmt::print("{}", train::RunTomlReference());
@@ -36,12 +47,12 @@ Status Init(const Options& options) {
   }
   std::error_code ignored;
   for (const std::string& path : options.data) {
-    if (!std::filesystem::exists(path, ignored)) {
+    if (!fs::exists(path, ignored)) {
       return MakeError(Code::kNotFound,
                        fmt::format("--data {}: there is no such file or folder", path));
     }
   }
-  if (!options.force && std::filesystem::exists(options.out, ignored)) {
+  if (!options.force && fs::exists(options.out, ignored)) {
     return MakeError(Code::kConflict, fmt::format("{} exists", options.out),
                      "choose another --out, or overwrite it with --force");
   }
@@ -50,6 +61,11 @@ Status Init(const Options& options) {
   LOOM_RETURN_IF_ERROR(train::ApplySyncPreset(options.sync, run));
   run.spec.data.paths = options.data;
   run.spec.data.tokenizer = options.tokenizer;
+  // What cannot be trained on is told now, not at the first start.
+  LOOM_RETURN_IF_ERROR(data::ReadCorpus(run.spec.data, [](const auto&) { return Status(); }));
+  for (std::string& path : run.spec.data.paths) path = SeenFrom(options.out, path);
+  if (options.tokenizer.ends_with(".json"))
+    run.spec.data.tokenizer = SeenFrom(options.out, options.tokenizer);
   run.spec.sync.rounds = options.rounds;
   if (options.peers < 1 || options.peers > 1024) {
     return MakeError(Code::kInvalid,

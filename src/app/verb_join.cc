@@ -33,13 +33,16 @@ Status Join(const Options& options) {
   PeerProcess process;
   process.json = options.json;
   process.node.local.device = options.device;
-  process.node.local.threads =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(options.threads, 256));
+  if (options.threads > 256 || options.checkpoint_every < 1 || options.checkpoint_every > 1000000) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("--threads {} (0 .. 256) or --checkpoint-every {} (1 .. 1000000)",
+                                 options.threads, options.checkpoint_every));
+  }
+  process.node.local.threads = static_cast<std::uint32_t>(options.threads);
   process.node.local.announce = options.announce;
   process.node.local.max_up = options.max_up;
   process.node.local.max_down = options.max_down;
-  process.node.local.checkpoint_every =
-      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(options.checkpoint_every, 1, 1000000));
+  process.node.local.checkpoint_every = static_cast<std::uint32_t>(options.checkpoint_every);
   process.node.isa = options.isa;
   bool loopback = false;
   if (!options.invite.empty()) {
@@ -64,7 +67,6 @@ Status Join(const Options& options) {
   process.node.listen = {!options.listen.empty() ? options.listen
                          : loopback              ? "127.0.0.1:0"
                                                  : "*:0"};
-  LOOM_RETURN_IF_ERROR(MakeFolder(process.node.dir));
   const auto before_run = [&](node::Node& node, Output& out) -> Status {
     out.Event({{"event", json::Value("started")}, {"peer", json::Value(node.id().Hex())}});
     out.Say("Peer {}.", node.id().Short());

@@ -79,7 +79,6 @@ Status TrainAlone(const Options& options, const train::RunFile& run) {
   process.node.local = run.local;
   process.node.dir =
       ChooseFolder(options.dir.empty() ? run.local.dir : options.dir, options.run_toml);
-  LOOM_RETURN_IF_ERROR(MakeFolder(process.node.dir));
   const std::string dir = process.node.dir;
   const auto prepare = [&](node::Node& node) -> Status {
     if (!node.has_run()) return node.Host(run, NameOfRun(options.run_toml));
@@ -89,7 +88,7 @@ Status TrainAlone(const Options& options, const train::RunFile& run) {
     LOOM_RETURN_IF_ERROR(train::ResolveSpec(asked));
     const auto differences =
         train::DiffSpecs(train::CanonicalSpec(asked), train::CanonicalSpec(node.run().spec));
-    if (differences.empty()) return {};
+    if (differences.empty()) return node.RebuildData(run.spec.data);
     return MakeError(Code::kConflict,
                      fmt::format("{} holds a run with other settings: {}", dir, differences[0]),
                      "give another --dir, or the run.toml that the folder began with");
@@ -101,7 +100,6 @@ Status TrainAlone(const Options& options, const train::RunFile& run) {
 
 Status Train(const Options& options) {
   LOOM_ASSIGN(train::RunFile run, train::LoadRun(options.run_toml));
-  for (std::string& path : run.spec.data.paths) path = ResolvePath(path, options.run_toml);
   if (options.workers < 1 || options.workers > 1024) {
     return MakeError(Code::kInvalid,
                      fmt::format("--workers {} is outside of 1 .. 1024", options.workers));

@@ -141,6 +141,7 @@ Bytes Reduced::Text() const {
 Bytes Relay::Text() const {
   wire::Writer writer;
   writer.Id(to);
+  writer.Int(number);
   writer.Int(type);
   writer.Id(crypto::Sha256(payload));
   return std::move(writer).Take();
@@ -152,11 +153,12 @@ std::uint16_t TypeOf(const Message& message) {
 
 std::string_view MessageName(const Message& message) { return kNames[message.index()]; }
 
+bool IsBulk(const Relay& relay) { return relay.payload.size() > kMaxBulkBytes / 16; }
+
 bool IsBulk(const Message& message) {
   return std::holds_alternative<Part>(message) || std::holds_alternative<Reduced>(message) ||
          std::holds_alternative<swarm::ObjectData>(message) ||
-         (std::holds_alternative<Relay>(message) &&
-          std::get<Relay>(message).payload.size() > kMaxBulkBytes / 16);
+         (std::holds_alternative<Relay>(message) && IsBulk(std::get<Relay>(message)));
 }
 
 Bytes EncodeMessage(const Message& message) {

@@ -278,20 +278,21 @@ struct Leaves {
 };
 
 /// A message between two members that cannot reach each other, carried by a third (R35). Signed by
-/// its author; the carrier sees the bytes and can only drop them.
+/// its author and numbered; the carrier sees the bytes and can only drop them.
 struct Relay {
   PeerId from;
   PeerId to;
+  std::uint64_t number = 0;  ///< grows with every message of its author, over restarts, too
   std::uint16_t type = 0;
   Bytes payload;
   crypto::Signature signature;
   template <class A>
   void Io(A& a) {
-    a(from, to, type);
+    a(from, to, number, type);
     a.Var(payload, kMaxBodyBytes);
     a(signature);
   }
-  Bytes Text() const;  ///< what is signed: receiver, type and the hash of the payload
+  Bytes Text() const;  ///< what is signed: receiver, number, type and the hash of the payload
 };
 
 using Message =
@@ -306,6 +307,7 @@ std::uint16_t TypeOf(const Message& message);
 std::string_view MessageName(const Message& message);
 /// Large messages travel on bulk connections.
 bool IsBulk(const Message& message);
+bool IsBulk(const Relay& relay);  ///< by its size: what is inside is the author's affair
 
 Bytes EncodeMessage(const Message& message);
 Result<Message> DecodeMessage(std::uint16_t type, ByteView bytes);

@@ -1,4 +1,4 @@
-// The frame of a peer: presence, dispatch, and the step from a decided round to the next one.
+// The frame of a peer: presence, and who of it hears which message or completion.
 #include "collab/peer.h"
 
 #include <algorithm>
@@ -30,13 +30,6 @@ std::size_t SizeOf(const Message& message) {
 
 }  // namespace
 
-std::string_view PeerStateName(PeerState state) {
-  static constexpr std::string_view kNames[] = {"starting", "joining", "syncing",
-                                                "working",  "waiting", "paused",
-                                                "leaving",  "stopped", "failed"};
-  return kNames[static_cast<std::size_t>(state)];
-}
-
 Peer::Peer(PeerOptions options, const TileLayout& layout, const Signer& signer, Record genesis,
            PeerRestore restore, AdmitJoiner admit)
     : options_(std::move(options)),
@@ -62,14 +55,14 @@ Peer::Peer(PeerOptions options, const TileLayout& layout, const Signer& signer, 
 void Peer::Start(Time now, Effects& out) {
   for (Record& record : restore_.records) {
     if (const Status ok = chain_.AppendOwn(std::move(record)); !ok) {
-      Fail(ok.error().ToString(), out);
+      Fail(ok.error(), out);
       return;
     }
   }
   restore_.records.clear();
   if (state_round_ > chain_.rounds()) {
-    Fail(fmt::format("the state is of round {}, the newest record of round {}", state_round_,
-                     chain_.rounds()),
+    Fail(MakeError(Code::kCorrupt, fmt::format("the state is of round {}, the newest record of {}",
+                                               state_round_, chain_.rounds())),
          out);
     return;
   }
@@ -301,172 +294,6 @@ void Peer::AfterMachine(Time now, Effects& out) {
   Route(out);
 }
 
-void Peer::Decided(Time now, Effects& out) {
-  const Record& record = *machine_->decided();
-  Record copy = record;
-  if (const Status ok = chain_.AppendOwn(std::move(copy)); !ok) {
-    Fail(ok.error().ToString(), out);
-    return;
-  }
-  loss_ = machine_->loss() > 0 ? machine_->loss() : loss_;
-  grad_norm_ = machine_->grad_norm();
-  learning_rate_ = machine_->learning_rate();
-  if (machine_->term() == 0)
-    LearnExchangeTime(std::max<Duration>(machine_->exchange_time(now), 1ms));
-  record_token_ = ids_.Take();
-  out.push_back(Persist{record_token_, AppendRecord{chain_.head().Encode()}});
-  Advance(now, out);
-}
-
-// One step towards the newest record: apply what is held, fetch what is not, begin what is due.
-void Peer::Advance(Time now, Effects& out) {
-  if (!started_ || applying_ || state_ == PeerState::kFailed || state_ == PeerState::kStopped)
-    return;
-  if (state_round_ == chain_.rounds()) {
-    StopFetching();
-    if (record_token_ == 0) BeginRound(now, out);
-    return;
-  }
-  if (record_token_ != 0) return;  // R5: the record is held, on disk, before W is overwritten
-  const Record& next = chain_.At(state_round_ + 1);
-  ApplyJob job;
-  job.round = next.body.round;
-  job.root = next.body.root;
-  bool durable = false;
-  if (!next.body.contributions.empty()) {
-    if (machine_ && machine_->id().parent == applied().hash) {
-      job.reduced = machine_->ReducedOf(next.body);
-      durable = machine_->Durable(next.hash);
-    }
-    if (job.reduced == nullptr && fetched_round_ != nullptr && fetching_round_ == next.body.round) {
-      job.reduced = fetched_round_;
-    }
-    if (job.reduced == nullptr) {
-      WantRound(now, out);
-      return;
-    }
-  }
-  if (machine_ && machine_->id().parent == applied().hash)
-    job.settle = machine_->Settlement(next.body);
-  StopFetching();
-  if (job.reduced != nullptr && !durable)
-    out.push_back(Persist{0, WriteRound{next.body.round, job.reduced}});
-  applying_ = true;
-  apply_job_ = ids_.Take();
-  applying_bytes_ = job.reduced;
-  out.push_back(CutWork{});
-  out.push_back(Compute{apply_job_, std::move(job)});
-}
-
-void Peer::Applied(const Status& status, Time now, Effects& out) {
-  applying_ = false;
-  const bool loaded = std::exchange(loading_state_, false);
-  applying_bytes_.reset();
-  if (!status) {
-    Fail(status.error().ToString(), out);
-    return;
-  }
-  ++state_round_;
-  if (machine_) voter_.seq = std::max(voter_.seq, machine_->seq());
-  machine_.reset();
-  const Record& record = applied();
-  const Member* self = FindMember(record.body.members, env_.self);
-  if (rolled_back_ && self != nullptr && self->since > rolled_back_at_) {  // listed as new since
-    rolled_back_ = false;
-    voter_.seq = std::max(voter_.seq, seen_own_seq_);
-  }
-  if (loaded) {
-    restore_.oldest = 0;  // what it serves begins with the next round
-    round_tiles_.clear();
-  } else {
-    if (restore_.oldest == 0) restore_.oldest = state_round_;
-    IndexRound(state_round_);
-  }
-  const Record& before = chain_.At(state_round_ - 1);
-  for (const Member& m : record.body.members) {
-    if (!IsMember(before.body.members, m.id))
-      out.push_back(Tell{{Event::Kind::kListed, state_round_, m.id, ""}});
-  }
-  for (const Member& m : before.body.members) {
-    if (!IsMember(record.body.members, m.id)) {
-      out.push_back(Tell{{Event::Kind::kDelisted, state_round_, m.id, ""}});
-      leaving_.erase(m.id);
-    }
-  }
-  LearnWorkTime(record);
-  out.push_back(Tell{{Event::Kind::kRound, state_round_, env_.self, ""}});
-  // A fetched state has no rounds before it on this disk: it is saved before anything is voted for
-  // (R6).
-  const bool due = options_.checkpoint_every > 0 && state_round_ % options_.checkpoint_every == 0;
-  if ((due || loaded) && checkpoint_job_ == 0) {
-    checkpoint_job_ = ids_.Take();
-    saving_round_ = state_round_;
-    out.push_back(
-        Compute{checkpoint_job_, CheckpointJob{state_round_, record.hash, record.body.root}});
-  }
-  if (AtHead()) HelloAll(out);
-  Advance(now, out);
-}
-
-void Peer::LearnWorkTime(const Record& record) {
-  std::uint32_t slowest = 0;
-  for (const Contribution& c : record.body.contributions) slowest = std::max(slowest, c.millis);
-  if (slowest > 0) work_time_ = std::chrono::milliseconds(slowest);
-}
-
-// The middle one of the last five: one disturbed round predicts nothing.
-void Peer::LearnExchangeTime(Duration measured) {
-  constexpr std::size_t kKept = 5;
-  exchange_times_.push_back(measured);
-  if (exchange_times_.size() > kKept) exchange_times_.pop_front();
-  std::vector<Duration> sorted(exchange_times_.begin(), exchange_times_.end());
-  std::sort(sorted.begin(), sorted.end());
-  exchange_time_ = sorted[(sorted.size() - 1) / 2];
-}
-
-void Peer::BeginRound(Time now, Effects& out) {
-  if (!AtHead() || state_ == PeerState::kStopped) return;
-  const Record& head = chain_.head();
-  if (machine_ && machine_->id().parent == head.hash) return;
-  machine_.reset();
-  UpdateJoiners();
-  if (options_.config.rounds > 0 && head.body.round >= options_.config.rounds) {
-    if (!finished_since_) finished_since_ = now;
-    return;
-  }
-  if (!Listed() || rolled_back_) {
-    AskToJoin(now, out);
-    return;
-  }
-  // Alone and not to work: there is nothing to record but a newcomer.
-  const bool newcomer = std::any_of(asked_.begin(), asked_.end(),
-                                    [](const auto& asked) { return asked.second.proved; });
-  if ((paused_ || leaving_since_) && head.body.members.size() == 1 && !newcomer) return;
-  if (!FenceOpen()) return;
-  fence_ = false;
-  RoundStart start;
-  start.voter = voter_;
-  start.voted_bytes = restore_.voted_bytes;
-  // In the round in which it ended it may have committed to work that it cannot repeat bit by bit.
-  const bool repeats = restore_.resumed && head.body.round == resumed_at_;
-  start.may_work = !leaving_since_ && !paused_ && (!repeats || restore_.inner_exact);
-  start.predicted_work = work_time_;
-  start.predicted_exchange = exchange_time_;
-  own_ask_.reset();
-  machine_ = std::make_unique<RoundMachine>(env_, head, std::move(start), now);
-  UpdateJoiners();
-  machine_->SetLeaving(leaving_);
-  machine_->SetUnfit(unfit_);
-  machine_->Start(now, out);
-  std::deque<std::pair<PeerId, Message>> ahead;
-  ahead.swap(ahead_);
-  ahead_bytes_ = 0;
-  for (auto& [from, message] : ahead) {
-    if (presence_.connected.contains(from)) Dispatch(from, message, now, out);
-  }
-  AfterMachine(now, out);
-}
-
 void Peer::OnComputed(std::uint64_t job, JobResult result, Time now, Effects& out) {
   if (state_ == PeerState::kFailed) return;
   if (job == apply_job_ && applying_) {
@@ -520,7 +347,7 @@ void Peer::OnPersisted(std::uint64_t token, Time now, Effects& out) {
 }
 
 void Peer::OnPersistFailed(const Error& error, Time, Effects& out) {
-  Fail(fmt::format("cannot write to the folder: {}", error.ToString()), out);
+  Fail(Error(error).Context("cannot write to the folder"), out);
 }
 
 void Peer::OnTick(Time now, Effects& out) {
@@ -533,94 +360,6 @@ void Peer::OnTick(Time now, Effects& out) {
   if (machine_ == nullptr || !AtHead()) Advance(now, out);
   LeaveTick(now, out);
   AfterMachine(now, out);
-}
-
-void Peer::Enter(PeerState state, std::string reason, Effects& out) {
-  const bool news = state != state_ || (reason != reason_ && state == PeerState::kWaiting);
-  state_ = state;
-  reason_ = std::move(reason);
-  if (!news) return;
-  if (state == PeerState::kWaiting)
-    out.push_back(Tell{{Event::Kind::kWaiting, state_round_, env_.self, reason_}});
-  if (state == PeerState::kSyncing)
-    out.push_back(Tell{{Event::Kind::kSyncing, state_round_, env_.self, reason_}});
-  if (state == PeerState::kStopped)
-    out.push_back(Tell{{Event::Kind::kStopped, state_round_, env_.self, reason_}});
-}
-
-void Peer::Fail(const std::string& reason, Effects& out) {
-  machine_.reset();
-  state_ = PeerState::kFailed;
-  reason_ = reason;
-  out.push_back(Tell{{Event::Kind::kStopped, state_round_, env_.self, reason}});
-}
-
-void Peer::Refresh(Time, Effects& out) {
-  if (!started_ || state_ == PeerState::kFailed || state_ == PeerState::kStopped) return;
-  if (state_round_ < chain_.rounds()) {
-    Enter(PeerState::kSyncing,
-          fmt::format("applying round {} of {}", state_round_ + 1, chain_.rounds()), out);
-  } else if (finished_since_) {
-    Enter(PeerState::kWorking, "finished; serving those who are not there yet", out);
-  } else if (leaving_since_) {
-    Enter(PeerState::kLeaving, "waiting for the record that delists this peer", out);
-  } else if (paused_) {
-    Enter(PeerState::kPaused, "paused by its owner; resumes when told to", out);
-  } else if (rolled_back_) {
-    Enter(PeerState::kWaiting,
-          "the others saw later words of this key than this folder holds; it joins again as new "
-          "once delisted",
-          out);
-  } else if (!Listed()) {
-    Enter(PeerState::kJoining, reason_.empty() ? "asking to be listed" : reason_, out);
-  } else {
-    std::set<PeerId> present{env_.self};
-    for (const Member& m : chain_.head().body.members) {
-      if (presence_.Present(m.id)) present.insert(m.id);
-    }
-    const auto missing =
-        MissingForQuorum(chain_.head().body.members, present, options_.config.quorum);
-    if (!missing.empty()) {
-      std::string who;
-      for (const PeerId& p : missing) who += (who.empty() ? "" : ", ") + p.Short();
-      Enter(PeerState::kWaiting, "no quorum; waiting for " + who, out);
-    } else if (machine_ == nullptr && fence_) {
-      Enter(PeerState::kStarting, "hearing from the others", out);
-    } else {
-      Enter(PeerState::kWorking, "", out);
-    }
-  }
-}
-
-void Peer::Problem(const PeerId& peer, std::string text, Effects& out) const {
-  out.push_back(Tell{{Event::Kind::kProblem, state_round_, peer, std::move(text)}});
-}
-
-PeerView Peer::View(Time now) const {
-  PeerView view;
-  view.state = state_;
-  view.reason = reason_;
-  view.head = HeadOf(applied());
-  view.tokens = applied().body.tokens;
-  view.members = applied().body.members;
-  std::set<PeerId> present{env_.self};
-  for (const Member& m : view.members) {
-    if (presence_.Present(m.id)) present.insert(m.id);
-  }
-  view.waits_for = MissingForQuorum(view.members, present, options_.config.quorum);
-  view.critical = Critical(view.members, present, options_.config.quorum);
-  if (machine_) {
-    view.leader = machine_->leader();
-    view.term = machine_->term();
-    view.phase = machine_->phase();
-  } else if (!view.members.empty()) {
-    view.leader = LeaderOf(view.members, view.head.round + 1, 0);
-  }
-  view.loss = loss_;
-  view.grad_norm = grad_norm_;
-  view.learning_rate = learning_rate_;
-  if (fetcher_) view.fetch = fetcher_->Progress(now);
-  return view;
 }
 
 }  // namespace loom::collab

@@ -45,6 +45,9 @@ struct PeerOptions {
   Duration leave_limit = 60s;           ///< a leaving peer waits so long to be delisted (R12)
   Duration finish_limit = 10s;          ///< a finished peer serves so long
   std::uint64_t seed = 0;               ///< of the order in which objects are fetched
+  /// Larger than all that this key's earlier processes have counted from it: the wall clock at the
+  /// start, in microseconds, say.
+  std::uint64_t session = 0;
 };
 
 /// What the disk held at start.
@@ -67,7 +70,8 @@ using AdmitJoiner = std::function<Result<std::optional<Hash>>(const JoinAsk&, co
 struct PeerView {
   PeerState state = PeerState::kStarting;
   std::string reason;
-  Head head;  ///< last committed and applied
+  Code failure = Code::kInternal;  ///< of a failed one
+  Head head;                       ///< last committed and applied
   std::uint64_t tokens = 0;
   PeerId leader;
   Term term = 0;
@@ -120,30 +124,35 @@ class Peer {
     bool proved = false;
   };
 
-  // peer.cc
+  // peer.cc: presence and dispatch
   void Dispatch(const PeerId& from, Message& message, Time now, Effects& out);
   void OnRoundMessage(const PeerId& from, const DecisionId& id, Message& message, Time now,
                       Effects& out);
   void AfterMachine(Time now, Effects& out);
-  void BeginRound(Time now, Effects& out);
-  void LearnWorkTime(const Record& record);
-  void LearnExchangeTime(Duration measured);
-  void Decided(Time now, Effects& out);
-  void Advance(Time now, Effects& out);
-  void Applied(const Status& status, Time now, Effects& out);
   void Attach(const PeerId& peer, Time now, Effects& out);
   void Detach(const PeerId& peer, bool refused, Time now, Effects& out);
   void Silence(const PeerId& peer, Time now, Effects& out);
   void SayHello(const PeerId& to, Effects& out);
   void HelloAll(Effects& out);
-  void Enter(PeerState state, std::string reason, Effects& out);
-  void Fail(const std::string& reason, Effects& out);
-  void Refresh(Time now, Effects& out);
   bool Listed() const;
   bool AtHead() const { return state_round_ == chain_.rounds() && !applying_; }
   bool FenceOpen() const;
   Hello MyHello() const;
+
+  // peer_step.cc: from a decided round to the next one
+  void Decided(Time now, Effects& out);
+  void Advance(Time now, Effects& out);
+  void Applied(const Status& status, Time now, Effects& out);
+  void BeginRound(Time now, Effects& out);
+  void LearnWorkTime(const Record& record);
+  void LearnExchangeTime(Duration measured);
+
+  // peer_view.cc: states and their reasons
+  void Enter(PeerState state, std::string reason, Effects& out);
+  void Fail(const Error& error, Effects& out);
   void Problem(const PeerId& peer, std::string text, Effects& out) const;
+  void Refresh(Time now, Effects& out);
+  bool BehindAlone(Time now);
 
   // peer_sync.cc: records, reduced bytes, whole states; serving them
   void OnHello(const PeerId& from, const Hello& hello, Time now, Effects& out);
@@ -163,7 +172,7 @@ class Peer {
   void FindPartial();
   std::optional<PeerId> FindCarrier(const PeerId& to) const;
   bool CanRelay(const PeerId& carrier, const PeerId& to) const;
-  void Route(Effects& out) const;
+  void Route(Effects& out);
   void OnRelay(const PeerId& from, Relay& relay, Time now, Effects& out);
 
   // peer_join.cc: asking to be listed, answering those who ask, leaving
@@ -185,6 +194,7 @@ class Peer {
 
   PeerState state_ = PeerState::kStarting;
   std::string reason_;
+  Code failure_ = Code::kInternal;  ///< of a failed one
   bool started_ = false;
   bool fence_ = true;         ///< after a start: first hear how far the others saw this key
   bool rolled_back_ = false;  ///< the others saw later words of this key: it may not vote (R9)
@@ -194,6 +204,7 @@ class Peer {
   std::optional<Time> leaving_since_;
   bool paused_ = false;
   std::optional<Time> finished_since_;
+  std::optional<Time> behind_alone_since_;  ///< bytes are missing and nobody connected has them
 
   Round state_round_ = 0;  ///< the engine holds the state after this record
   bool applying_ = false;
@@ -214,6 +225,8 @@ class Peer {
   std::set<PeerId> direct_;       ///< connected by a link of its own
   std::set<PeerId> mute_;         ///< whose own link is up, but silent
   std::map<PeerId, PeerId> via_;  ///< reached through a carrier
+  std::uint64_t relays_sent_ = 0;
+  std::map<std::pair<PeerId, bool>, std::uint64_t> relays_heard_;  ///< newest; of control, of bulk
   std::map<PeerId, Time> unlinked_since_;
   std::map<PeerId, std::uint64_t> seen_seq_;
   std::deque<std::pair<PeerId, Message>> ahead_;  ///< of the next round, replayed when it begins

@@ -52,18 +52,20 @@ void Peer::OnJoinRefused(const PeerId& from, const JoinRefused& refused, Effects
   const bool news = refused_by_.insert(from).second;
   if (news) Problem(from, "refused to list this peer: " + refused.reason, out);
   if (IsQuorum(chain_.head().body.members, refused_by_, options_.config.quorum)) {
-    Fail("refused to list this peer: " + refused.reason, out);
+    Fail(MakeError(Code::kRefused, "refused to list this peer: " + refused.reason), out);
   }
 }
 
-// Invites are counted with the joiners already taken up, so that one record cannot use one twice.
+// Those who hold the head's state; a proof about an older one is forgotten.
 void Peer::UpdateJoiners() {
-  std::vector<Joiner> joiners;
   const Head head = HeadOf(chain_.head());
+  std::erase_if(asked_, [&](const auto& asked) { return asked.second.ask.head != head; });
+  if (!machine_) return;
+  std::vector<Joiner> joiners;
   for (const auto& [peer, asked] : asked_) {
-    if (asked.proved && asked.ask.head == head) joiners.push_back(asked.joiner);
+    if (asked.proved) joiners.push_back(asked.joiner);
   }
-  if (machine_) machine_->SetJoiners(std::move(joiners));
+  machine_->SetJoiners(std::move(joiners));
 }
 
 void Peer::Leave(Time now, Effects& out) {
@@ -111,25 +113,32 @@ void Peer::LeaveTick(Time now, Effects& out) {
     return;
   }
   if (!leaving_since_) return;
-  if (Listed()) {  // the others went, too: nobody is left to leave to
-    const auto& members = chain_.head().body.members;
-    std::set<PeerId> present{env_.self};
+  constexpr Duration kPatience = 3s;
+  const bool patient = now - *leaving_since_ <= kPatience;
+  const auto& members = chain_.head().body.members;
+  const auto quorum_of = [&](const auto& counts) {
+    std::set<PeerId> who;
     for (const Member& m : members) {
-      if (presence_.Present(m.id)) present.insert(m.id);
+      if (counts(m.id)) who.insert(m.id);
     }
-    constexpr Duration kPatience = 3s;
-    if (members.size() == 1 || (!IsQuorum(members, present, options_.config.quorum) &&
-                                now - *leaving_since_ > kPatience)) {
+    return IsQuorum(members, who, options_.config.quorum);
+  };
+  if (Listed()) {  // the others went, too: nobody is left to leave to
+    const bool here =
+        quorum_of([&](const PeerId& id) { return id == env_.self || presence_.Present(id); });
+    if (members.size() == 1 || (!here && !patient)) {
       Enter(PeerState::kStopped, "stopped without leaving: no quorum of the others is here", out);
       return;
     }
-  }
-  if (!Listed() && AtHead()) {
-    std::set<PeerId> hold;
-    for (const auto& [peer, remote] : remotes_) {
-      if (remote.greeted && remote.hello.head.round >= chain_.rounds()) hold.insert(peer);
-    }
-    if (IsQuorum(chain_.head().body.members, hold, options_.config.quorum)) {
+  } else if (AtHead()) {
+    const bool held = quorum_of([&](const PeerId& id) {
+      const auto remote = remotes_.find(id);
+      return remote != remotes_.end() && remote->second.greeted &&
+             remote->second.hello.head.round >= chain_.rounds();
+    });
+    // Processes that have ended ask for nothing; when they come back they fetch from each other.
+    const bool run = quorum_of([&](const PeerId& id) { return !presence_.gone.contains(id); });
+    if (held || (!run && !patient)) {
       Enter(PeerState::kStopped, "left", out);
       return;
     }

@@ -88,14 +88,19 @@ void Peer::FindPartial() {
 }
 
 // Sends to a member without a link of its own go, signed, through its carrier.
-void Peer::Route(Effects& out) const {
+void Peer::Route(Effects& out) {
   if (via_.empty()) return;
   for (Effect& effect : out) {
     auto* send = std::get_if<Send>(&effect);
     if (send == nullptr) continue;
     const auto via = via_.find(send->to);
     if (via == via_.end()) continue;
-    Relay relay{env_.self, send->to, TypeOf(send->message), EncodeMessage(send->message), {}};
+    Relay relay{env_.self,
+                send->to,
+                options_.session + ++relays_sent_,
+                TypeOf(send->message),
+                EncodeMessage(send->message),
+                {}};
     relay.signature = signer_.Sign(kRelayDomain, relay.Text());
     *send = Send{via->second, std::move(relay)};
   }
@@ -115,6 +120,10 @@ void Peer::OnRelay(const PeerId& from, Relay& relay, Time now, Effects& out) {
       !signer_.Verify(author->key, kRelayDomain, relay.Text(), relay.signature)) {
     return;
   }
+  // Bulk and control overtake each other; within each of them an older number is a repetition.
+  std::uint64_t& newest = relays_heard_[{relay.from, IsBulk(relay)}];
+  if (relay.number <= newest) return;
+  newest = relay.number;
   auto message = DecodeMessage(relay.type, relay.payload);
   if (!message || std::holds_alternative<Relay>(*message)) return;
   Dispatch(relay.from, *message, now, out);

@@ -101,8 +101,12 @@ void RoundMachine::ConsiderFix(Time now, Effects& out) {
   if (!commitments_.empty() && !lead_->first_commitment) lead_->first_commitment = now;
   // A round without work is worth a record when it changes who is listed. Otherwise it only lets
   // everybody try again, and that is not urgent: peers that may not work must not race through it.
-  const bool changes = !joiners_.empty() || !leaving_.empty() || !unfit_.empty() ||
-                       PresentMembers().size() < parent_.body.members.size();
+  const auto& members = parent_.body.members;
+  const bool changes =
+      !joiners_.empty() || PresentMembers().size() < members.size() ||
+      std::any_of(
+          members.begin(), members.end(),
+          [&](const Member& m) { return leaving_.contains(m.id) || unfit_.contains(m.id); });
   if (!waiting && !any && !changes && now - started_ < env_.timing.slack) return;
   if (!waiting) Fix(now, out);
 }
@@ -260,7 +264,9 @@ void RoundMachine::ConsiderTakeover(Time now, Effects& out) {
     for (std::size_t k = 1; k < members && dead(leader()); ++k) ++term_;
     term_since_ = now;
     out.push_back(Tell{{Event::Kind::kTakeover, id().round, leader(),
-                        leader_gone ? "the leader is gone" : "the leader let its time pass"}});
+                        led_before    ? "the leader has started anew"
+                        : leader_gone ? "the leader is gone"
+                                      : "the leader let its time pass"}});
   }
   if (leader() == env_.self && agreement_.MayLead(term_)) {
     Actions actions;

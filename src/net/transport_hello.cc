@@ -392,9 +392,7 @@ void Transport::Impl::OnRefuseFrame(Link& link, const Frame& frame) {
     Supersede(address, link.peer);
     Drop(*connection);
   } else {
-    FailLink(
-        link, DialStep::kHello,
-        MakeError(Code::kRefused, fmt::format("{} refused us: {}", connection->remote(), text)));
+    FailLink(link, DialStep::kHello, MakeError(Code::kRefused, text));
   }
 }
 

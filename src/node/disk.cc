@@ -35,7 +35,7 @@ Status DiskExecutor::Write(const collab::Persist& persist) {
     return folder_->votes().AppendAndSync(vote->entry);
   }
   if (const auto* round = std::get_if<collab::WriteRound>(&persist.what))
-    return WriteRoundBytes(*round);
+    return WriteRound(*folder_, *layout_, round->round, *round->reduced);
   const Bytes& bytes = std::get<collab::AppendRecord>(persist.what).record;
   LOOM_ASSIGN(const Record record, Record::Decode(bytes));
   LOOM_RETURN_IF_ERROR(folder_->records().AppendAndSync(bytes));
@@ -58,15 +58,6 @@ Status DiskExecutor::DropOldVotes() {
   }
   entries.erase(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(first));
   return folder_->votes().Rewrite(entries);
-}
-
-Status DiskExecutor::WriteRoundBytes(const collab::WriteRound& write) {
-  std::vector<ByteView> tiles;
-  tiles.reserve(layout_->num_tiles());
-  for (std::size_t i = 0; i < layout_->num_tiles(); ++i)
-    tiles.push_back(layout_->View(*write.reduced, i));
-  LOOM_RETURN_IF_ERROR(folder_->WriteRound(write.round, tiles));
-  return {};
 }
 
 Result<std::vector<Hash>> DiskExecutor::Checkpoint(const collab::CheckpointJob& job,

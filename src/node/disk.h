@@ -31,7 +31,6 @@ class DiskExecutor {
   Blob Find(const collab::Serve& serve) const;
 
  private:
-  Status WriteRoundBytes(const collab::WriteRound& write);
   Status DropOldVotes();
 
   store::PeerFolder* folder_;

@@ -1,4 +1,4 @@
-// The life of a node: opening, listening, dialling, the tick, control requests, the end.
+// The life of a node: opening, listening, dialling, the tick, the end.
 #include "node/node.h"
 
 #include <unistd.h>
@@ -24,12 +24,12 @@ Result<crypto::SigningKey> PeerKey(const std::string& dir) {
   return made;
 }
 
+}  // namespace
+
 store::FileSystem& Disk() {
   static store::PosixFileSystem disk;
   return disk;
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
   LOOM_ASSIGN(store::PeerFolder folder,
@@ -92,6 +92,14 @@ Status Node::Host(const train::RunFile& file, const std::string& name) {
   LOOM_ASSIGN(run_,
               MakeRun(file, options_.dir, name, owner, key_.public_key(), reactor_.WallSeconds()));
   return folder_.SetGenesis(run_->genesis.Encode());
+}
+
+Status Node::RebuildData(const data::DataConfig& corpus) {
+  LOOM_ASSIGN(const std::vector<std::string> rebuilt,
+              node::RebuildData(*run_, corpus, options_.dir));
+  for (const std::string& path : rebuilt)
+    Log(LogLevel::kWarn, "folder", "{} was damaged or missing: made again from the corpus", path);
+  return {};
 }
 
 void Node::BuildTransport(const RunId& run) {
@@ -207,9 +215,7 @@ void Node::Tick() {
     if (peer_ && peer_->chain().head().body.members.size() > 2 &&
         peer_->View(now).waits_for.empty()) {
       Say("Stopping: leaving the run first.");
-      collab::Effects effects;
-      peer_->Leave(now, effects);
-      Carry(std::move(effects));
+      Step([](collab::Peer& core, Time at, collab::Effects& out) { core.Leave(at, out); });
     } else {
       Stop({collab::PeerState::kStopped,
             "stopped by its user; the folder resumes with: loom join --dir " + options_.dir});
@@ -217,12 +223,11 @@ void Node::Tick() {
   }
   DialDue();
   if (peer_) {
-    collab::Effects effects;
-    peer_->OnTick(now, effects);
-    Carry(std::move(effects));
+    Step([](collab::Peer& core, Time at, collab::Effects& out) { core.OnTick(at, out); });
     if (peer_->state() == collab::PeerState::kStopped ||
         peer_->state() == collab::PeerState::kFailed) {
-      Stop({peer_->state(), peer_->View(now).reason});
+      const collab::PeerView view = peer_->View(now);
+      Stop({view.state, view.reason, view.failure});
     }
   } else {
     BootstrapTick();
@@ -276,193 +281,5 @@ void Node::Stop(NodeEnd end) {
   });
   if (!posted) finish();
 }
-
-void Node::OnControl(const std::string& request, const net::ControlServer::Reply& reply) {
-  const auto answer = [&](json::Object object) {
-    reply(json::Dump(json::Value(std::move(object))));
-  };
-  const auto fail = [&](const Error& error) {
-    answer({{"ok", json::Value(false)},
-            {"code", json::Value(std::string(CodeName(error.code)))},
-            {"error", json::Value(error.ToString())}});
-  };
-  auto parsed = json::Parse(request);
-  if (!parsed || parsed->AsObject() == nullptr) {
-    fail(MakeError(Code::kInvalid, "the request is not a JSON object"));
-    return;
-  }
-  const json::Value* verb = parsed->Find("verb");
-  const std::string name = verb != nullptr && verb->AsString() != nullptr ? *verb->AsString() : "";
-  const auto number = [&](const char* key, std::int64_t otherwise) {
-    const json::Value* v = parsed->Find(key);
-    const std::uint64_t* n = v != nullptr ? v->AsUnsigned() : nullptr;
-    return n != nullptr ? static_cast<std::int64_t>(std::min<std::uint64_t>(*n, INT64_MAX / 2))
-                        : otherwise;
-  };
-  const Time now = reactor_.Now();
-  if (name == "status") {
-    answer(StatusJson());
-    return;
-  }
-  if (!peer_) {
-    fail(MakeError(Code::kConflict, "this peer is still starting", "try again in a moment"));
-    return;
-  }
-  collab::Effects effects;
-  if (name == "invite") {
-    auto invite = MakeInvite(
-        number("seconds", 7 * 24 * 3600),
-        static_cast<std::uint32_t>(std::clamp<std::int64_t>(number("uses", 16), 1, 100000)));
-    if (!invite) {
-      fail(invite.error());
-    } else {
-      answer({{"ok", json::Value(true)}, {"invite", json::Value(*invite)}});
-    }
-    return;
-  }
-  if (name == "pause" || name == "resume") {
-    peer_->Pause(name == "pause", now, effects);
-  } else if (name == "leave") {
-    peer_->Leave(now, effects);
-  } else if (name == "finish") {
-    finish_after_round_ = true;
-  } else {
-    fail(MakeError(Code::kInvalid, fmt::format("unknown request '{}'", name)));
-    return;
-  }
-  Carry(std::move(effects));
-  answer({{"ok", json::Value(true)},
-          {"state", json::Value(std::string(collab::PeerStateName(peer_->state())))}});
-}
-
-void Node::OnPeerUp(const net::PeerInfo& info) {
-  if (stopping_) return;
-  reached_ = true;
-  up_.insert(info.id);
-  std::vector<std::string> texts = info.announced;
-  if (info.listen_port != 0) {
-    const auto colon = info.address.rfind(':');
-    if (colon != std::string::npos)
-      texts.push_back(info.address.substr(0, colon + 1) + std::to_string(info.listen_port));
-  }
-  for (const std::string& text : texts) {
-    if (auto address = swarm::ParseAddress(text)) {
-      directory_.Learn(info.id, *address, swarm::AddressSource::kPeer);
-      if (known_address_.emplace(info.id, *address).second) SaveAddresses();
-    }
-  }
-  for (const auto& [text, address] : dialling_) {
-    if (info.dialled_by_us && text == info.address) directory_.Connected(address, info.id);
-  }
-  const auto known = known_address_.find(info.id);
-  if (known != known_address_.end()) directory_.Connected(known->second, info.id);
-  Addresses told;
-  for (const auto& [peer, address] : known_address_) {
-    if (peer != info.id && told.entries.size() < kMaxToldAddresses)
-      told.entries.push_back({peer, address});
-  }
-  if (!told.entries.empty()) SendNode(info.id, told);
-  if (known != known_address_.end()) {  // and the others hear of the newcomer
-    for (const PeerId& other : up_) {
-      if (other != info.id) SendNode(other, Addresses{{{info.id, known->second}}});
-    }
-  }
-  Event({{"event", json::Value("connected")},
-         {"peer", json::Value(info.id.Hex())},
-         {"address", json::Value(info.address)}});
-  if (peer_) {
-    collab::Effects effects;
-    peer_->OnPeerUp(info.id, reactor_.Now(), effects);
-    Carry(std::move(effects));
-  } else {
-    BeginBootstrap();
-  }
-}
-
-void Node::OnPeerDown(const PeerId& peer, net::DownReason reason, const std::string& detail) {
-  up_.erase(peer);
-  directory_.Closed(peer, reactor_.Now());
-  const bool refused = reason == net::DownReason::kRefusedRedial;
-  Log(LogLevel::kDebug, "net", "{} is down: {} {}", peer.Short(), net::DownReasonName(reason),
-      detail);
-  Event({{"event", json::Value("disconnected")},
-         {"peer", json::Value(peer.Hex())},
-         {"gone", json::Value(refused)},
-         {"reason",
-          json::Value(detail.empty() ? std::string(net::DownReasonName(reason)) : detail)}});
-  if (data_fetcher_) CarryDataFetch(data_fetcher_->RemoveDonor(peer, reactor_.Now()));
-  if (!peer_ || stopping_) return;
-  collab::Effects effects;
-  peer_->OnPeerDown(peer, refused, reactor_.Now(), effects);
-  Carry(std::move(effects));
-}
-
-void Node::OnFrame(const PeerId& peer, net::Channel, net::Frame frame) {
-  if (stopping_) return;
-  if (IsNodeType(frame.type)) {
-    auto message = DecodeNodeMessage(frame.type, *frame.payload);
-    if (!message) {
-      transport_->Disconnect(peer, message.error().message);
-      return;
-    }
-    OnNodeMessage(peer, std::move(*message));
-    return;
-  }
-  auto message = collab::DecodeMessage(frame.type, *frame.payload);
-  if (!message) {
-    Log(LogLevel::kWarn, "net", "{} sent a bad message: {}", peer.Short(), message.error().message);
-    transport_->Disconnect(peer, message.error().message);
-    return;
-  }
-  if (data_fetcher_) OnBootstrapObject(peer, *message);
-  if (!peer_) {  // still starting: say so, instead of letting the other wait
-    if (const auto* get = std::get_if<swarm::GetObjects>(&*message)) {
-      SendCore(peer, swarm::NotHere{get->ids, true});
-    }
-  }
-  if (!peer_ || stopping_) return;
-  collab::Effects effects;
-  peer_->OnMessage(peer, std::move(*message), reactor_.Now(), effects);
-  Carry(std::move(effects));
-}
-
-void Node::OnPeerSilent(const PeerId& peer) {
-  if (!peer_ || stopping_) return;
-  collab::Effects effects;
-  peer_->OnPeerSilent(peer, true, reactor_.Now(), effects);
-  Carry(std::move(effects));
-}
-
-void Node::OnPeerHeard(const PeerId& peer) {
-  if (!peer_ || stopping_) return;
-  collab::Effects effects;
-  peer_->OnPeerSilent(peer, false, reactor_.Now(), effects);
-  Carry(std::move(effects));
-}
-
-void Node::OnDialFailed(const std::string& address, net::DialStep step, const Error& error) {
-  const auto it = dialling_.find(address);
-  if (it != dialling_.end()) {
-    directory_.Failed(it->second, reactor_.Now());
-    dialling_.erase(it);
-  }
-  Log(LogLevel::kDebug, "net", "{}: {} failed: {}", address, net::DialStepName(step),
-      error.message);
-  if (!reached_ && reach_failures_.size() < 64) {
-    reach_failures_.push_back(
-        fmt::format("{}: {}: {}", address, net::DialStepName(step), error.message));
-  }
-  // A member that says no to the invite will say it again: no need to wait for the others' silence.
-  if (!reached_ && !peer_ && step == net::DialStep::kHello && error.code == Code::kRefused) {
-    Stop({collab::PeerState::kFailed,
-          fmt::format("{} refused this peer: {}", address, error.message)});
-  }
-}
-
-void Node::OnRefused(const std::string& remote, const std::string& text) {
-  Log(LogLevel::kDebug, "net", "{}: {}", remote, text);
-}
-
-void Node::OnSendSpace(const PeerId&, net::Channel) {}
 
 }  // namespace loom::node

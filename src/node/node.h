@@ -20,6 +20,7 @@
 #include "collab/peer.h"
 #include "net/control_socket.h"
 #include "net/transport.h"
+#include "node/data_writer.h"
 #include "node/disk.h"
 #include "node/node_messages.h"
 #include "node/run_data.h"
@@ -49,6 +50,9 @@ struct NodeEnd {
   Code code = Code::kRefused;  ///< of a failed one
 };
 
+/// The real disk, for everything that a node keeps.
+store::FileSystem& Disk();
+
 class Node final : public net::TransportEvents {
  public:
   /// Opens (and locks) the folder, its key and, when it has one, its run.
@@ -58,6 +62,8 @@ class Node final : public net::TransportEvents {
   /// Makes a new run in this folder from run.toml. Requires: !has_run().
   Status Host(const train::RunFile& file, const std::string& name);
   bool has_run() const { return run_.has_value(); }
+  /// Data files that were damaged or lost are made again from the corpus. Requires: has_run().
+  Status RebuildData(const data::DataConfig& corpus);
   const node::Run& run() const { return *run_; }
   PeerId id() const { return key_.id(); }
   /// Binds the listening ports; before Live.
@@ -88,7 +94,10 @@ class Node final : public net::TransportEvents {
   void Tick();
   void DialDue();
   void Stop(NodeEnd end);
+
+  // node_control.cc: what other verbs ask
   void OnControl(const std::string& request, const net::ControlServer::Reply& reply);
+
   // node_invite.cc: who may come in
   Result<std::optional<Hash>> CheckInvite(const std::string& token,
                                           const collab::Chain& chain) const;
@@ -103,6 +112,8 @@ class Node final : public net::TransportEvents {
   void OnBootstrapObject(const PeerId& from, const collab::Message& message);
   void CarryDataFetch(swarm::Fetcher::Effects effects);
   void FinishDataFetch();
+  /// On the storage thread; then `then` here. An error ends this node.
+  void WriteData(std::function<Status(DataWriter&)> what, std::function<void()> then = {});
   void StartPeer();
   void PeerRestored(Result<collab::PeerRestore> restored);
   void BootstrapTick();
@@ -115,12 +126,22 @@ class Node final : public net::TransportEvents {
   void CarryOne(collab::CutWork& cut);
   void CarryOne(collab::Serve& serve);
   void CarryOne(collab::Tell& tell);
+  /// One call of the core, call(core, now, out), and what it asks for; nothing before the core is
+  /// there and after the end.
+  template <class Call>
+  void Step(Call&& call) {
+    if (!peer_ || stopping_) return;
+    collab::Effects out;
+    call(*peer_, reactor_.Now(), out);
+    Carry(std::move(out));
+  }
   void SendNode(const PeerId& to, const NodeMessage& message);
   void SendCore(const PeerId& to, const collab::Message& message);
 
   // node_report.cc: status, metrics, lines
   void ReportRound(Round round);
   json::Object StatusJson() const;
+  std::string LackOfData() const;
   void WriteStatus();
   void SaveAddresses();  ///< whenever one becomes known
   void Event(json::Object object) const;
@@ -153,11 +174,15 @@ class Node final : public net::TransportEvents {
   std::set<PeerId> up_;
   std::unique_ptr<swarm::Fetcher> data_fetcher_;
   std::map<Hash, store::PieceList> wanted_lists_;
-  std::map<Hash, Bytes> pieces_;
+  std::shared_ptr<DataWriter> data_writer_;  ///< used on the storage thread
+  std::set<std::string> begun_files_;
+  std::set<Hash> pieces_;  ///< on disk, or on their way there
+  bool finishing_data_ = false;
   std::vector<DataFile> missing_data_;
   bool starting_peer_ = false;
   Time data_progress_{};
   std::uint32_t data_restarts_ = 0;
+  bool told_lack_ = false;  ///< that the data cannot be fetched from anybody
   Time began_{};
   Time asked_{};  ///< for the run's record or its lists of pieces
   std::vector<std::string> reach_failures_;

@@ -1,7 +1,6 @@
 // From an invite to a running peer: the genesis record (checked against the run id that the invite
 // pins), then the data files piece by piece from everybody connected, then the engine and the core.
 #include <algorithm>
-#include <filesystem>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -46,7 +45,12 @@ void Node::OnNodeMessage(const PeerId& from, NodeMessage message) {
           return f.ref.id == pieces->object && f.ref.size == pieces->list.size;
         });
     if (wanted == missing_data_.end()) return;
-    wanted_lists_.emplace(pieces->object, pieces->list);
+    if (wanted_lists_.emplace(pieces->object, pieces->list); !begun_files_.contains(wanted->name)) {
+      begun_files_.insert(wanted->name);
+      WriteData([name = wanted->name, list = pieces->list](DataWriter& writer) {
+        return writer.Begin(name, list);
+      });
+    }
     std::vector<swarm::ObjectRef> refs;
     for (std::size_t i = 0; i < pieces->list.pieces.size(); ++i) {
       refs.push_back(
@@ -94,6 +98,7 @@ void Node::OnRunRecord(const RunRecord& record) {
 }
 
 void Node::FetchData() {
+  if (finishing_data_) return;
   if (data_fetcher_ || starting_peer_ || peer_) {
     if (data_fetcher_) {
       for (const PeerId& p : up_) {
@@ -122,6 +127,7 @@ void Node::FetchData() {
                   static_cast<double>(bytes) / 1e6));
   data_progress_ = reactor_.Now();
   data_fetcher_ = std::make_unique<swarm::Fetcher>(swarm::FetchOptions{});
+  if (!data_writer_) data_writer_ = std::make_shared<DataWriter>(Disk(), DataPath(options_.dir));
   FetchData();
 }
 
@@ -139,8 +145,11 @@ void Node::CarryDataFetch(swarm::Fetcher::Effects effects) {
     if (auto* get = std::get_if<swarm::SendGet>(&effect)) {
       SendCore(get->to, std::move(get->message));
     } else if (const auto* object = std::get_if<swarm::StoreObject>(&effect)) {
-      pieces_[object->id] = *object->bytes;
+      pieces_.insert(object->id);
       data_progress_ = reactor_.Now();
+      WriteData([id = object->id, bytes = object->bytes](DataWriter& writer) {
+        return writer.Write(id, *bytes);
+      });
     } else if (const auto* blame = std::get_if<swarm::BlameDonor>(&effect)) {
       Log(LogLevel::kWarn, "join", "{} sent wrong bytes: {}", blame->donor.Short(), blame->reason);
     }
@@ -151,19 +160,32 @@ void Node::CarryDataFetch(swarm::Fetcher::Effects effects) {
 
 void Node::FinishDataFetch() {
   data_fetcher_.reset();
-  for (const DataFile& file : missing_data_) {
-    const store::PieceList& list = wanted_lists_.at(file.ref.id);
-    std::vector<ByteView> parts;
-    for (const Hash& piece : list.pieces) parts.emplace_back(pieces_.at(piece));
-    if (const Status written = WriteFileAtomic(DataPath(options_.dir) + "/" + file.name, parts);
-        !written) {
-      Stop({collab::PeerState::kFailed, written.error().ToString(), written.error().code});
-      return;
-    }
-  }
-  pieces_.clear();
-  wanted_lists_.clear();
-  FetchData();
+  finishing_data_ = true;
+  WriteData([](DataWriter& writer) { return writer.Finish(); },
+            [this] {
+              finishing_data_ = false;
+              data_writer_.reset();
+              begun_files_.clear();
+              pieces_.clear();
+              wanted_lists_.clear();
+              FetchData();
+            });
+}
+
+void Node::WriteData(std::function<Status(DataWriter&)> what, std::function<void()> then) {
+  const bool posted =
+      storage_->Post([this, writer = data_writer_, what = std::move(what), then = std::move(then)] {
+        const Status done = what(*writer);
+        if (done && !then) return;
+        reactor_.Post([this, done, then] {
+          if (!done) {
+            Stop({collab::PeerState::kFailed, done.error().ToString(), done.error().code});
+          } else if (!stopping_) {
+            then();
+          }
+        });
+      });
+  if (!posted) Stop({collab::PeerState::kFailed, "the storage thread does not keep up"});
 }
 
 // The engine is made and the folder replayed on the compute thread; the reactor goes on meanwhile.
@@ -230,6 +252,7 @@ void Node::PeerRestored(Result<collab::PeerRestore> restored) {
   options.config = run_->spec.sync;
   options.key = key_.public_key();
   options.invite = options_.invite_token;
+  options.session = static_cast<std::uint64_t>(reactor_.WallSeconds()) * 1'000'000;
   options.checkpoint_every = options_.local.checkpoint_every;
   Hash seed_hash;
   crypto::RandomBytes(seed_hash.bytes);
@@ -242,6 +265,7 @@ void Node::PeerRestored(Result<collab::PeerRestore> restored) {
   round_started_ = reactor_.Now();
   collab::Effects effects;
   peer_->Start(reactor_.Now(), effects);
+  tokens_reported_ = peer_->applied().body.tokens;
   for (const PeerId& p : up_) peer_->OnPeerUp(p, reactor_.Now(), effects);
   Carry(std::move(effects));
 }
@@ -262,6 +286,10 @@ void Node::BootstrapTick() {
   if (data_fetcher_) {
     CarryDataFetch(data_fetcher_->Tick(now));
     if (!data_fetcher_ || now - data_progress_ < kStalled) return;
+    if (up_.empty()) {
+      if (!std::exchange(told_lack_, true)) Say("Waiting: " + LackOfData() + ".");
+      return;
+    }
     // Whoever let a request time out, or was still starting, is asked again from the beginning;
     // every second time over a new connection. What has arrived is kept.
     data_progress_ = now;

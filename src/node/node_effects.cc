@@ -40,14 +40,13 @@ void Node::CarryOne(collab::Persist& persist) {
   const bool posted = storage_->Post([this, shared] {
     const Status done = disk_->Write(*shared);
     reactor_.Post([this, token = shared->token, done] {
-      if (!peer_ || stopping_) return;
-      collab::Effects effects;
-      if (!done) {
-        peer_->OnPersistFailed(done.error(), reactor_.Now(), effects);
-      } else if (token != 0) {
-        peer_->OnPersisted(token, reactor_.Now(), effects);
-      }
-      Carry(std::move(effects));
+      Step([&](collab::Peer& core, Time now, collab::Effects& out) {
+        if (!done) {
+          core.OnPersistFailed(done.error(), now, out);
+        } else if (token != 0) {
+          core.OnPersisted(token, now, out);
+        }
+      });
     });
   });
   if (!posted) Stop({collab::PeerState::kFailed, "the storage thread does not keep up"});
@@ -74,10 +73,9 @@ void Node::CarryOne(collab::Compute& compute) {
     }
     reactor_.Post([this, job = shared->job, result] {
       running_work_.erase(job);
-      if (!peer_ || stopping_) return;
-      collab::Effects effects;
-      peer_->OnComputed(job, std::move(*result), reactor_.Now(), effects);
-      Carry(std::move(effects));
+      Step([&](collab::Peer& core, Time now, collab::Effects& out) {
+        core.OnComputed(job, std::move(*result), now, out);
+      });
     });
   });
   if (!posted) Stop({collab::PeerState::kFailed, "the compute thread does not keep up"});

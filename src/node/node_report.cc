@@ -61,10 +61,11 @@ void Node::ReportRound(Round round) {
   }
   if (options_.progress) {
     options_.progress(
-        fmt::format("round {}{}  loss {:.3f}  {:.0f} tok/s  {} peers  up {:.2f} MB  down {:.2f} MB "
-                    " norm {:.2f}{}",
-                    round, last > 0 ? fmt::format("/{}", last) : "", view.loss, rate,
-                    view.members.size(), up / 1e6, down / 1e6, view.grad_norm, eta));
+        fmt::format("round {}{}  loss {:.3f}  {}{} peers  up {:.2f} MB  down {:.2f} MB  "
+                    "norm {:.2f}{}",
+                    round, last > 0 ? fmt::format("/{}", last) : "", view.loss,
+                    rate > 0 ? fmt::format("{:.0f} tok/s  ", rate) : "", view.members.size(),
+                    up / 1e6, down / 1e6, view.grad_norm, eta));
   }
   if (finish_after_round_) Stop({collab::PeerState::kStopped, "finished its round as asked"});
 }
@@ -81,11 +82,15 @@ json::Object Node::StatusJson() const {
   out.emplace_back("addresses", json::Value(std::move(addresses)));
   json::Array waits, critical, peers;
   if (!peer_) {
-    out.emplace_back(
-        "state", json::Value(end_ ? std::string(collab::PeerStateName(end_->state)) : "starting"));
-    out.emplace_back("reason", json::Value(end_            ? end_->reason
-                                           : data_fetcher_ ? "fetching the run's data"
-                                                           : "looking for peers of the run"));
+    const bool waits_for_data = data_fetcher_ && up_.empty();
+    out.emplace_back("state", json::Value(end_ ? std::string(collab::PeerStateName(end_->state))
+                                          : waits_for_data ? "waiting"
+                                                           : "starting"));
+    out.emplace_back("reason", json::Value(end_             ? end_->reason
+                                           : waits_for_data ? LackOfData()
+                                           : data_fetcher_  ? "fetching the run's data"
+                                           : starting_peer_ ? "reading the folder"
+                                                            : "looking for peers of the run"));
     out.emplace_back("round", json::Value(std::uint64_t{0}));
     out.emplace_back("tokens", json::Value(std::uint64_t{0}));
     out.emplace_back("root", json::Value(""));
@@ -139,6 +144,12 @@ json::Object Node::StatusJson() const {
     out.emplace_back("bytes_received", json::Value(stats.read));
   }
   return out;
+}
+
+std::string Node::LackOfData() const {
+  return fmt::format("{}/{}/{} is missing or damaged, and nobody is connected to fetch it from",
+                     options_.dir, kDataFolder,
+                     missing_data_.empty() ? std::string("tokenizer.json") : missing_data_[0].name);
 }
 
 void Node::WriteStatus() {

@@ -122,13 +122,13 @@ Result<collab::VoterState> ReadVotes(store::PeerFolder& folder) {
 }
 
 /// Repeats the work of a round that this peer did alone, so that the inner state is again what it
-/// was after it (R22, `replay`). True when the repeated work gives the very bytes that were
+/// was after it (R22, `replay`). Gives the reduced bytes, or null when they are not those that were
 /// recorded.
-Result<bool> Replay(collab::Engine& engine, const Body& parent, const Body& body,
+Result<Blob> Repeat(collab::Engine& engine, const Body& parent, const Body& body,
                     const collab::SyncConfig& config) {
   const collab::Contribution& own = body.contributions[0];
   std::optional<collab::WorkOrder> order = collab::OrderOf(parent, own.worker, config);
-  if (!order) return false;
+  if (!order) return Blob();
   order->ranges = own.ranges;
   const std::atomic<bool> never{false};
   LOOM_ASSIGN(const collab::EncodedWork work, engine.Work(*order, never));
@@ -137,12 +137,68 @@ Result<bool> Replay(collab::Engine& engine, const Body& parent, const Body& body
   for (std::size_t i = 0; i < layout.num_tiles(); ++i) {
     input.tiles.push_back({work.encoded, layout.Offset(i), layout.Size(i)});
   }
-  LOOM_ASSIGN(const Bytes reduced, engine.Reduce(0, layout.num_tiles(), std::span(&input, 1)));
+  LOOM_ASSIGN(Bytes reduced, engine.Reduce(0, layout.num_tiles(), std::span(&input, 1)));
   for (std::size_t i = 0; i < layout.num_tiles(); ++i) {
-    if (crypto::Sha256(layout.View(reduced, i)) != body.tiles[i]) return false;
+    if (crypto::Sha256(layout.View(reduced, i)) != body.tiles[i]) return Blob();
   }
   engine.Settle(own.worker, true);
-  return true;
+  return MakeBlob(std::move(reduced));
+}
+
+/// Takes the engine from the state after out.state to the newest one that the folder leads to. A
+/// round whose bytes are lost ends the way, unless this peer did it alone and can do it again.
+Status ApplyRounds(store::PeerFolder& folder, collab::Engine& engine, const Record& genesis,
+                   const collab::SyncConfig& config, Restored& out) {
+  const std::vector<Record>& records = out.peer.records;
+  const collab::TileLayout& layout = engine.layout();
+  bool& inner_exact = out.peer.inner_exact;
+  inner_exact = true;
+  for (; out.state < records.size(); ++out.state) {
+    const Body& parent = out.state == 0 ? genesis.body : records[out.state - 1].body;
+    const Body& body = records[out.state].body;
+    if (body.contributions.empty()) continue;
+    auto bytes = ReadRound(folder, layout, body);
+    const bool alone = parent.members.size() == 1 && body.contributions.size() == 1;
+    if (inner_exact && alone) {
+      LOOM_ASSIGN(Blob repeated, Repeat(engine, parent, body, config));
+      inner_exact = repeated != nullptr;
+      if (!inner_exact) {
+        out.notes.push_back(fmt::format("round {} does not repeat here bit by bit", body.round));
+      } else if (!bytes) {
+        out.notes.push_back(fmt::format("round {} was worked out again with the same result: {}",
+                                        body.round, bytes.error().message));
+        LOOM_RETURN_IF_ERROR(WriteRound(folder, layout, body.round, *repeated));
+        bytes = std::move(repeated);
+      }
+    } else {
+      inner_exact = false;
+    }
+    if (!bytes) {
+      const bool ever_alone = std::all_of(records.begin(), records.end(), [](const Record& r) {
+        return r.body.members.size() == 1;
+      });
+      if (ever_alone) {
+        return MakeError(
+            Code::kCorrupt,
+            fmt::format("the way ends at round {} of {}: {}", out.state, records.size(),
+                        bytes.error().message),
+            "no other peer ever held it: bring back a copy of the file; loom export writes the "
+            "model of the last good round");
+      }
+      out.notes.push_back(
+          fmt::format("round {} will be fetched: {}", body.round, bytes.error().message));
+      return {};
+    }
+    LOOM_ASSIGN(const collab::NextState next, engine.Next(**bytes));
+    if (next.root != body.root) {
+      return MakeError(
+          Code::kCorrupt,
+          fmt::format("the state after round {} would have root {}, its record says {}", body.round,
+                      next.root.Hex(), body.root.Hex()));
+    }
+    LOOM_RETURN_IF_ERROR(engine.Apply(**bytes));
+  }
+  return {};
 }
 
 }  // namespace
@@ -150,6 +206,15 @@ Result<bool> Replay(collab::Engine& engine, const Body& parent, const Body& body
 std::string InnerName(WorkerIndex worker) { return fmt::format("{}{}", kInnerPrefix, worker); }
 
 Hash RoundIdOf(const Body& body) { return crypto::MerkleRoot(body.tiles); }
+
+Status WriteRound(store::PeerFolder& folder, const collab::TileLayout& layout, Round round,
+                  ByteView reduced) {
+  std::vector<ByteView> tiles;
+  tiles.reserve(layout.num_tiles());
+  for (std::size_t i = 0; i < layout.num_tiles(); ++i) tiles.push_back(layout.View(reduced, i));
+  LOOM_RETURN_IF_ERROR(folder.WriteRound(round, tiles));
+  return {};
+}
 
 store::StateLayout StateLayoutOf(const agreed::TileGrid& grid) {
   store::StateLayout layout;
@@ -190,36 +255,8 @@ Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
   }
 
   out.state = checkpoint;
-  bool inner_exact = true;
-  for (; out.state < records.size(); ++out.state) {
-    const Body& parent = out.state == 0 ? genesis.body : records[out.state - 1].body;
-    const Body& body = records[out.state].body;
-    if (body.contributions.empty()) continue;
-    auto bytes = ReadRound(folder, tiles, body);
-    if (!bytes) {
-      out.notes.push_back(
-          fmt::format("round {} will be fetched: {}", body.round, bytes.error().message));
-      break;
-    }
-    LOOM_ASSIGN(const collab::NextState next, engine.Next(**bytes));
-    if (next.root != body.root) {
-      return MakeError(
-          Code::kCorrupt,
-          fmt::format("the state after round {} would have root {}, its record says {}", body.round,
-                      next.root.Hex(), body.root.Hex()));
-    }
-    const bool alone = parent.members.size() == 1 && body.contributions.size() == 1;
-    if (inner_exact && alone) {
-      LOOM_ASSIGN(inner_exact, Replay(engine, parent, body, config));
-      if (!inner_exact)
-        out.notes.push_back(fmt::format("round {} does not repeat here bit by bit", body.round));
-    } else {
-      inner_exact = false;
-    }
-    LOOM_RETURN_IF_ERROR(engine.Apply(**bytes));
-  }
+  LOOM_RETURN_IF_ERROR(ApplyRounds(folder, engine, genesis, config, out));
   out.peer.state = out.state;
-  out.peer.inner_exact = inner_exact;
 
   for (Round r = out.state; r > 0; --r) {  // the unbroken run of rounds that can be served
     const Body& body = records[r - 1].body;

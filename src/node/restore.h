@@ -24,8 +24,10 @@ struct Restored {
 using FirstWeights = std::function<Status(std::span<float> weights)>;
 
 /// Leaves the engine with the newest state that the folder can rebuild, checked root by root, and
-/// with the inner state of the own workers. Errors: a log damaged in the middle, records that do
-/// not follow from each other, first weights of another root than the genesis record's (kCorrupt).
+/// with the inner state of the own workers. Rounds that this peer did alone are worked out again;
+/// that gives back the inner state, and the reduced bytes when their file is damaged. Errors: a log
+/// damaged in the middle, records that do not follow from each other, first weights of another root
+/// than the genesis record's, lost bytes that no other peer can ever have had (kCorrupt).
 /// Thread: the storage thread, with nobody else using the engine.
 Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
                              const collab::Record& genesis, const collab::SyncConfig& config,
@@ -38,5 +40,8 @@ store::StateLayout StateLayoutOf(const agreed::TileGrid& grid);
 std::string InnerName(WorkerIndex worker);
 /// The id that the bytes of a round have in a folder.
 Hash RoundIdOf(const collab::Body& body);
+/// Makes the reduced bytes of a round durable, tile by tile.
+Status WriteRound(store::PeerFolder& folder, const collab::TileLayout& layout, Round round,
+                  ByteView reduced);
 
 }  // namespace loom::node

@@ -114,6 +114,33 @@ Result<std::vector<DataFile>> MissingData(const Run& run, const std::string& dir
   return missing;
 }
 
+Result<std::vector<std::string>> RebuildData(const Run& run, const data::DataConfig& corpus,
+                                             const std::string& dir) {
+  LOOM_ASSIGN(const std::vector<DataFile> missing, MissingData(run, dir));
+  std::vector<std::string> rebuilt;
+  if (missing.empty()) return rebuilt;
+  const std::string scratch = DataPath(dir) + "/rebuilt";
+  std::error_code error;
+  std::filesystem::remove_all(scratch, error);
+  LOOM_RETURN_IF_ERROR(data::BuildDataset(corpus, scratch));
+  for (const DataFile& file : missing) {
+    const std::string path = DataPath(dir) + "/" + file.name;
+    const auto ref = RefOf(scratch + "/" + file.name);
+    if (!ref || ref->id != file.ref.id) {
+      std::filesystem::remove_all(scratch, error);
+      return MakeError(
+          Code::kCorrupt,
+          fmt::format("{} is damaged or missing, and the corpus gives another one", path),
+          "the corpus was changed since the run began: bring back its old text or the file");
+    }
+    std::filesystem::rename(scratch + "/" + file.name, path, error);
+    if (error) return MakeError(Code::kIo, fmt::format("{}: {}", path, error.message()));
+    rebuilt.push_back(path);
+  }
+  std::filesystem::remove_all(scratch, error);
+  return rebuilt;
+}
+
 Result<DataServer> DataServer::Open(const Run& run, const std::string& dir) {
   DataServer server;
   for (const DataFile& file : DataFilesOf(run.content)) {

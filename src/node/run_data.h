@@ -40,6 +40,11 @@ std::vector<DataFile> DataFilesOf(const collab::Genesis& genesis);
 /// Files that are not there whole. Writes the manifest when nothing is missing.
 Result<std::vector<DataFile>> MissingData(const Run& run, const std::string& dir);
 
+/// Makes the missing ones again from the corpus that the run was made of; their paths. kCorrupt
+/// when the corpus no longer gives the same file: nothing is changed then.
+Result<std::vector<std::string>> RebuildData(const Run& run, const data::DataConfig& corpus,
+                                             const std::string& dir);
+
 /// Serves the pieces of the run's data files by hash.
 class DataServer {
  public:

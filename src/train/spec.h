@@ -76,6 +76,8 @@ std::vector<std::string> SyncPresetNames();
 /// Parses run.toml; file_name only names it in errors. Relative data paths and local.dir are left
 /// as they are. The vocabulary may still be 0 (the tokenizer decides).
 Result<RunFile> ParseRun(std::string_view toml, std::string_view file_name);
+/// The same of a file. Relative paths of the corpus and of a tokenizer.json are meant from the
+/// folder that holds the file, and come back as seen from the current one.
 Result<RunFile> LoadRun(const std::string& path);
 
 /// Checks what no single key can: sizes that must fit each other. Fills what follows from others:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <set>
 
 #include "base/file.h"
@@ -286,7 +287,14 @@ Result<RunFile> ParseRun(std::string_view toml, std::string_view file_name) {
 
 Result<RunFile> LoadRun(const std::string& path) {
   LOOM_ASSIGN(const std::string text, ReadFile(path, kMaxTomlBytes));
-  return ParseRun(text, path);
+  LOOM_ASSIGN(RunFile run, ParseRun(text, path));
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const auto resolve = [&](std::string& given) {
+    if (std::filesystem::path(given).is_relative()) given = (folder / given).string();
+  };
+  for (std::string& data : run.spec.data.paths) resolve(data);
+  if (run.spec.data.tokenizer.ends_with(".json")) resolve(run.spec.data.tokenizer);
+  return run;
 }
 
 std::string WriteRun(const RunFile& run) {

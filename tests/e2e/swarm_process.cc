@@ -127,14 +127,36 @@ void SwarmTest::Resume(Peer& peer, const Setting& setting) {
   Start(peer, {"join", "--listen", "127.0.0.1:0"}, setting);
 }
 
+Peer& SwarmTest::Train(const std::string& name, const std::string& run_toml) {
+  Peer& peer = Add(name);
+  Start(peer, {"train", run_toml}, {});
+  return peer;
+}
+
 void SwarmTest::Kill(Peer& peer) {
   peer.child->Signal(SIGKILL);
+  AwaitEnd(peer, 10s);
+}
+
+int SwarmTest::Interrupt(Peer& peer) {
+  peer.child->Signal(SIGINT);
+  return AwaitEnd(peer, 90s);
+}
+
+int SwarmTest::AwaitEnd(Peer& peer, Duration limit) {
   const Time begin = SystemClock().Now();
-  while (!peer.child->Ended() && SystemClock().Now() - begin < 10s) app::WaitForOutput({}, kPoll);
-  EXPECT_TRUE(peer.child->Ended()) << peer.name << " outlives kill -9";
+  while (!peer.child->Ended() && SystemClock().Now() - begin < limit) {
+    app::WaitForOutput({}, kPoll);
+    Take();
+  }
+  EXPECT_TRUE(peer.child->Ended())
+      << peer.name << " has not ended after " << Seconds(limit) << " s\n"
+      << peer.child->LogTail(5);
   const Status read = peer.child->Read([&](const json::Value& event) { OnEvent(peer, event); });
   EXPECT_TRUE(read.ok());
+  const int code = peer.child->Ended() ? peer.child->exit_code() : -1;
   peer.child.reset();
+  return code;
 }
 
 Ended SwarmTest::Run(const std::vector<std::string>& arguments, Duration limit) {
@@ -164,6 +186,7 @@ Ended SwarmTest::Run(const std::vector<std::string>& arguments, Duration limit) 
 
 void SwarmTest::OnEvent(Peer& peer, const json::Value& event) {
   const std::string kind = Text(event, "event");
+  EXPECT_FALSE(peer.done) << peer.name << " says '" << kind << "' after it was done";
   if (kind == "invite" || kind == "started") {
     peer.id = Text(event, "peer");
     if (kind == "invite") peer.invite = Text(event, "invite");
@@ -181,6 +204,8 @@ void SwarmTest::OnEvent(Peer& peer, const json::Value& event) {
     peer.phase_round = Count(event, "round");
     const json::Value* leading = event.Find("leading");
     peer.leading = leading != nullptr && leading->AsBool() != nullptr && *leading->AsBool();
+  } else if (kind == "done") {
+    peer.done = true;
   } else if (kind == "problem") {
     peer.problems.push_back(Text(event, "text"));
   }

@@ -30,13 +30,14 @@ struct Peer {
   std::string phase;
   std::uint64_t phase_round = 0;
   bool leading = false;
+  bool done = false;  ///< said its last word
   std::vector<std::string> problems;
 
   bool running() const { return child != nullptr; }
   void Forget() {  ///< what the last life told
     round = members = phase_round = 0;
     phase.clear();
-    leading = false;
+    leading = done = false;
   }
 };
 
@@ -60,8 +61,14 @@ class SwarmTest : public ::testing::Test {
   Peer& Host(const std::string& name, const Setting& setting = {});
   Peer& Join(const std::string& name, const std::string& invite, const Setting& setting = {});
   void Resume(Peer& peer, const Setting& setting = {});
+  /// loom train, also of a folder that has begun.
+  Peer& Train(const std::string& name, const std::string& run_toml);
   /// kill -9, and the folder is free when it returns.
   void Kill(Peer& peer);
+  /// Ctrl-C; the exit code.
+  int Interrupt(Peer& peer);
+  /// Waits for a process to end by itself; its exit code, -1 after the limit.
+  int AwaitEnd(Peer& peer, Duration limit);
   /// Runs a verb to its end. Fails the test when that takes longer than the limit.
   Ended Run(const std::vector<std::string>& arguments, Duration limit = 60s);
 

@@ -1,0 +1,176 @@
+// The step from a decided round to the next one: the record is kept, the state moves on, what was
+// learnt of times and sizes is used, and the next round begins (R5, R6).
+#include <algorithm>
+#include <utility>
+
+#include "collab/peer.h"
+
+namespace loom::collab {
+
+void Peer::Decided(Time now, Effects& out) {
+  const Record& record = *machine_->decided();
+  Record copy = record;
+  if (const Status ok = chain_.AppendOwn(std::move(copy)); !ok) {
+    Fail(ok.error(), out);
+    return;
+  }
+  loss_ = machine_->loss() > 0 ? machine_->loss() : loss_;
+  grad_norm_ = machine_->grad_norm();
+  learning_rate_ = machine_->learning_rate();
+  if (machine_->term() == 0)
+    LearnExchangeTime(std::max<Duration>(machine_->exchange_time(now), 1ms));
+  record_token_ = ids_.Take();
+  out.push_back(Persist{record_token_, AppendRecord{chain_.head().Encode()}});
+  Advance(now, out);
+}
+
+// One step towards the newest record: apply what is held, fetch what is not, begin what is due.
+void Peer::Advance(Time now, Effects& out) {
+  if (!started_ || applying_ || state_ == PeerState::kFailed || state_ == PeerState::kStopped)
+    return;
+  if (state_round_ == chain_.rounds()) {
+    StopFetching();
+    if (record_token_ == 0) BeginRound(now, out);
+    return;
+  }
+  if (record_token_ != 0) return;  // R5: the record is held, on disk, before W is overwritten
+  const Record& next = chain_.At(state_round_ + 1);
+  ApplyJob job;
+  job.round = next.body.round;
+  job.root = next.body.root;
+  bool durable = false;
+  if (!next.body.contributions.empty()) {
+    if (machine_ && machine_->id().parent == applied().hash) {
+      job.reduced = machine_->ReducedOf(next.body);
+      durable = machine_->Durable(next.hash);
+    }
+    if (job.reduced == nullptr && fetched_round_ != nullptr && fetching_round_ == next.body.round) {
+      job.reduced = fetched_round_;
+    }
+    if (job.reduced == nullptr) {
+      WantRound(now, out);
+      return;
+    }
+  }
+  if (machine_ && machine_->id().parent == applied().hash)
+    job.settle = machine_->Settlement(next.body);
+  StopFetching();
+  if (job.reduced != nullptr && !durable)
+    out.push_back(Persist{0, WriteRound{next.body.round, job.reduced}});
+  applying_ = true;
+  apply_job_ = ids_.Take();
+  applying_bytes_ = job.reduced;
+  out.push_back(CutWork{});
+  out.push_back(Compute{apply_job_, std::move(job)});
+}
+
+void Peer::Applied(const Status& status, Time now, Effects& out) {
+  applying_ = false;
+  const bool loaded = std::exchange(loading_state_, false);
+  applying_bytes_.reset();
+  if (!status) {
+    Fail(status.error(), out);
+    return;
+  }
+  ++state_round_;
+  if (machine_) voter_.seq = std::max(voter_.seq, machine_->seq());
+  machine_.reset();
+  const Record& record = applied();
+  const Member* self = FindMember(record.body.members, env_.self);
+  if (rolled_back_ && self != nullptr && self->since > rolled_back_at_) {  // listed as new since
+    rolled_back_ = false;
+    voter_.seq = std::max(voter_.seq, seen_own_seq_);
+  }
+  if (loaded) {
+    restore_.oldest = 0;  // what it serves begins with the next round
+    round_tiles_.clear();
+  } else {
+    if (restore_.oldest == 0) restore_.oldest = state_round_;
+    IndexRound(state_round_);
+  }
+  const Record& before = chain_.At(state_round_ - 1);
+  for (const Member& m : record.body.members) {
+    if (!IsMember(before.body.members, m.id))
+      out.push_back(Tell{{Event::Kind::kListed, state_round_, m.id, ""}});
+  }
+  for (const Member& m : before.body.members) {
+    if (!IsMember(record.body.members, m.id)) {
+      out.push_back(Tell{{Event::Kind::kDelisted, state_round_, m.id, ""}});
+      leaving_.erase(m.id);
+    }
+  }
+  LearnWorkTime(record);
+  out.push_back(Tell{{Event::Kind::kRound, state_round_, env_.self, ""}});
+  // A fetched state has no rounds before it on this disk: it is saved before anything is voted for
+  // (R6).
+  const bool due = options_.checkpoint_every > 0 && state_round_ % options_.checkpoint_every == 0;
+  if ((due || loaded) && checkpoint_job_ == 0) {
+    checkpoint_job_ = ids_.Take();
+    saving_round_ = state_round_;
+    out.push_back(
+        Compute{checkpoint_job_, CheckpointJob{state_round_, record.hash, record.body.root}});
+  }
+  if (AtHead()) HelloAll(out);
+  Advance(now, out);
+}
+
+void Peer::LearnWorkTime(const Record& record) {
+  std::uint32_t slowest = 0;
+  for (const Contribution& c : record.body.contributions) slowest = std::max(slowest, c.millis);
+  if (slowest > 0) work_time_ = std::chrono::milliseconds(slowest);
+}
+
+// The middle one of the last five: one disturbed round predicts nothing.
+void Peer::LearnExchangeTime(Duration measured) {
+  constexpr std::size_t kKept = 5;
+  exchange_times_.push_back(measured);
+  if (exchange_times_.size() > kKept) exchange_times_.pop_front();
+  std::vector<Duration> sorted(exchange_times_.begin(), exchange_times_.end());
+  std::sort(sorted.begin(), sorted.end());
+  exchange_time_ = sorted[(sorted.size() - 1) / 2];
+}
+
+void Peer::BeginRound(Time now, Effects& out) {
+  if (!AtHead() || state_ == PeerState::kStopped) return;
+  const Record& head = chain_.head();
+  if (machine_ && machine_->id().parent == head.hash) return;
+  machine_.reset();
+  UpdateJoiners();
+  if (options_.config.rounds > 0 && head.body.round >= options_.config.rounds) {
+    if (!finished_since_) finished_since_ = now;
+    return;
+  }
+  if (!Listed() || rolled_back_) {
+    AskToJoin(now, out);
+    return;
+  }
+  // Alone and not to work: there is nothing to record but a newcomer.
+  const bool newcomer = std::any_of(asked_.begin(), asked_.end(),
+                                    [](const auto& asked) { return asked.second.proved; });
+  if ((paused_ || leaving_since_) && head.body.members.size() == 1 && !newcomer) return;
+  if (!FenceOpen()) return;
+  fence_ = false;
+  RoundStart start;
+  start.voter = voter_;
+  start.voted_bytes = restore_.voted_bytes;
+  // In the round in which it ended it may have committed to work that it cannot repeat bit by bit.
+  const bool repeats = restore_.resumed && head.body.round == resumed_at_;
+  start.may_work = !leaving_since_ && !paused_ && (!repeats || restore_.inner_exact);
+  start.predicted_work = work_time_;
+  start.predicted_exchange = exchange_time_;
+  own_ask_.reset();
+  machine_ = std::make_unique<RoundMachine>(env_, head, std::move(start), now);
+  UpdateJoiners();
+  machine_->SetLeaving(leaving_);
+  machine_->SetUnfit(unfit_);
+  machine_->Start(now, out);
+  std::deque<std::pair<PeerId, Message>> ahead;
+  ahead.swap(ahead_);
+  ahead_bytes_ = 0;
+  for (auto& [from, message] : ahead) {
+    if (presence_.connected.contains(from)) Dispatch(from, message, now, out);
+  }
+  AfterMachine(now, out);
+}
+
+}  // namespace loom::collab

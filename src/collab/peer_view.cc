@@ -1,0 +1,135 @@
+// What a peer says of itself: the state that it is in, the reason, and whom it waits for (R13).
+#include <algorithm>
+
+#include "collab/peer.h"
+
+namespace loom::collab {
+namespace {
+
+/// How long a peer that lacks bytes looks for somebody who has them before it says that it waits.
+constexpr Duration kSearch = 3s;
+
+}  // namespace
+
+std::string_view PeerStateName(PeerState state) {
+  static constexpr std::string_view kNames[] = {"starting", "joining", "syncing",
+                                                "working",  "waiting", "paused",
+                                                "leaving",  "stopped", "failed"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+
+void Peer::Enter(PeerState state, std::string reason, Effects& out) {
+  const bool news = state != state_ || (reason != reason_ && state == PeerState::kWaiting);
+  state_ = state;
+  reason_ = std::move(reason);
+  if (!news) return;
+  if (state == PeerState::kWaiting)
+    out.push_back(Tell{{Event::Kind::kWaiting, state_round_, env_.self, reason_}});
+  if (state == PeerState::kSyncing)
+    out.push_back(Tell{{Event::Kind::kSyncing, state_round_, env_.self, reason_}});
+  if (state == PeerState::kStopped)
+    out.push_back(Tell{{Event::Kind::kStopped, state_round_, env_.self, reason_}});
+}
+
+void Peer::Fail(const Error& error, Effects& out) {
+  machine_.reset();
+  state_ = PeerState::kFailed;
+  failure_ = error.code;
+  reason_ = error.ToString();
+  out.push_back(Tell{{Event::Kind::kStopped, state_round_, env_.self, reason_}});
+}
+
+// Behind its own newest record, with nobody to fetch the way to it from.
+bool Peer::BehindAlone(Time now) {
+  const bool donor = std::any_of(remotes_.begin(), remotes_.end(), [&](const auto& remote) {
+    return remote.second.greeted && presence_.connected.contains(remote.first) &&
+           remote.second.hello.head.round > state_round_;
+  });
+  if (donor || applying_ || record_token_ != 0 || state_round_ == chain_.rounds()) {
+    behind_alone_since_.reset();
+    return false;
+  }
+  if (!behind_alone_since_) behind_alone_since_ = now;
+  return now - *behind_alone_since_ >= kSearch;
+}
+
+void Peer::Refresh(Time now, Effects& out) {
+  if (!started_ || state_ == PeerState::kFailed || state_ == PeerState::kStopped) return;
+  if (BehindAlone(now)) {
+    Enter(PeerState::kWaiting,
+          fmt::format("the bytes of round {} are not here, and nobody who has them is connected",
+                      state_round_ + 1),
+          out);
+  } else if (state_round_ < chain_.rounds()) {
+    Enter(PeerState::kSyncing,
+          fmt::format("applying round {} of {}", state_round_ + 1, chain_.rounds()), out);
+  } else if (finished_since_) {
+    Enter(PeerState::kWorking, "finished; serving those who are not there yet", out);
+  } else if (leaving_since_) {
+    Enter(PeerState::kLeaving, "waiting for the record that delists this peer", out);
+  } else if (paused_) {
+    Enter(PeerState::kPaused, "paused by its owner; resumes when told to", out);
+  } else if (rolled_back_) {
+    Enter(PeerState::kWaiting,
+          "the others saw later words of this key than this folder holds; it joins again as new "
+          "once delisted",
+          out);
+  } else if (!Listed()) {
+    Enter(PeerState::kJoining, reason_.empty() ? "asking to be listed" : reason_, out);
+  } else {
+    std::set<PeerId> present{env_.self};
+    for (const Member& m : chain_.head().body.members) {
+      if (presence_.Present(m.id)) present.insert(m.id);
+    }
+    const auto missing =
+        MissingForQuorum(chain_.head().body.members, present, options_.config.quorum);
+    if (!missing.empty()) {
+      std::string who;
+      for (const PeerId& p : missing) who += (who.empty() ? "" : ", ") + p.Short();
+      Enter(PeerState::kWaiting, "no quorum; waiting for " + who, out);
+    } else if (machine_ == nullptr && fence_) {
+      Enter(PeerState::kStarting, "hearing from the others", out);
+    } else {
+      Enter(PeerState::kWorking, "", out);
+    }
+  }
+}
+
+void Peer::Problem(const PeerId& peer, std::string text, Effects& out) const {
+  out.push_back(Tell{{Event::Kind::kProblem, state_round_, peer, std::move(text)}});
+}
+
+PeerView Peer::View(Time now) const {
+  PeerView view;
+  view.state = state_;
+  view.reason = reason_;
+  view.failure = failure_;
+  view.head = HeadOf(applied());
+  view.tokens = applied().body.tokens;
+  view.members = applied().body.members;
+  std::set<PeerId> present{env_.self};
+  for (const Member& m : view.members) {
+    if (presence_.Present(m.id)) present.insert(m.id);
+  }
+  view.waits_for = MissingForQuorum(view.members, present, options_.config.quorum);
+  if (view.waits_for.empty() && behind_alone_since_ && state_ == PeerState::kWaiting) {
+    for (const Member& m : view.members) {
+      if (m.id != env_.self) view.waits_for.push_back(m.id);
+    }
+  }
+  view.critical = Critical(view.members, present, options_.config.quorum);
+  if (machine_) {
+    view.leader = machine_->leader();
+    view.term = machine_->term();
+    view.phase = machine_->phase();
+  } else if (!view.members.empty()) {
+    view.leader = LeaderOf(view.members, view.head.round + 1, 0);
+  }
+  view.loss = loss_;
+  view.grad_norm = grad_norm_;
+  view.learning_rate = learning_rate_;
+  if (fetcher_) view.fetch = fetcher_->Progress(now);
+  return view;
+}
+
+}  // namespace loom::collab
