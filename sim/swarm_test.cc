@@ -175,6 +175,50 @@ TEST(SwarmTest, R10OfTwoTheSeniorGoesOnAloneAndTheJuniorWaits) {
   }
 }
 
+// The last plan gives a peer with a sixth of the others' upload a small part of the reduce.
+TEST(SwarmTest, R23ShareOfTheReduceFollowsMeasuredRates) {
+  WorldOptions options = SmallWorld(61);
+  options.peers = 4;
+  options.config.rounds = 14;
+  options.upload = {30e3, 30e3, 5e3, 30e3};
+  options.bulk_bytes = 128;
+  World world(options);
+  std::map<PeerId, std::uint32_t> share;
+  world.SetWatch([&](std::size_t, const collab::Effect& effect) {
+    const auto* send = std::get_if<collab::Send>(&effect);
+    const auto* plan = send != nullptr ? std::get_if<collab::Plan>(&send->message) : nullptr;
+    if (plan == nullptr || plan->owners.size() != 4) return;
+    for (const collab::OwnedRun& o : plan->owners) share[o.owner] = o.run.count;
+  });
+  for (std::size_t i = 0; i < 4; ++i) world.Start(i);
+  EXPECT_TRUE(Finish(world, 14));
+  ExpectClean(world);
+  ASSERT_EQ(share.size(), 4U);
+  for (const std::size_t fast : {0U, 1U, 3U}) {
+    EXPECT_GE(share[world.IdOf(fast)], 2 * share[world.IdOf(2)]) << "peer " << fast;
+  }
+  EXPECT_GT(share[world.IdOf(2)], 0U);
+}
+
+// One member's word that another is gone excludes nobody whom a third still hears.
+TEST(SwarmTest, R33ARefusalSeenByOneMemberAloneExcludesNobody) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    WorldOptions options = SmallWorld(900 + seed);
+    options.peers = 3;
+    options.config.rounds = 24;
+    World world(options);
+    world.SetHangBound(17s);
+    for (std::size_t i = 0; i < 3; ++i) world.Start(i);
+    ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 8; }, 300s));
+    world.CutLink(seed % 3, (seed + 1) % 3, true);
+    EXPECT_TRUE(Finish(world, 24));
+    ExpectClean(world);
+    for (Round r = 8; r <= world.audit().rounds(); ++r) {
+      EXPECT_EQ(world.audit().At(r).body.members.size(), 3U) << "seed " << seed << " round " << r;
+    }
+  }
+}
+
 // Two of three never have a link; one of the pairs is the founder and a peer that joins through the
 // third.
 TEST(SwarmTest, R35TwoPeersThatNeverHadALinkWorkThroughTheThird) {

@@ -46,6 +46,8 @@ struct WorldOptions {
   std::vector<agreed::Isa> isa;                          ///< per peer; missing: the best one
   Duration latency = 12ms;                               ///< one way, up to 1.5 of it
   double bytes_per_second = 4e6;
+  std::vector<double> upload;  ///< bytes a second, per peer; missing: bytes_per_second
+  std::size_t bulk_bytes = collab::kMaxBulkBytes;
   PlainModel model;
   Planted planted;
   bool keep_trace = false;

@@ -78,7 +78,9 @@ void World::CutLink(std::size_t a, std::size_t b, bool close) {
   WatchSilence(*nodes_[b], *nodes_[a]);
   if (!close) return;
   At(now_ + random_.Between(3s, 8s), [this, a, b] {
-    if (PairOf(*nodes_[a], *nodes_[b]).cut) Disconnect(*nodes_[a], *nodes_[b], false);
+    // A firewall between two living machines may answer a redial with a refusal, too.
+    const bool refused = random_.Chance(0.5);
+    if (PairOf(*nodes_[a], *nodes_[b]).cut) Disconnect(*nodes_[a], *nodes_[b], refused);
   });
 }
 
@@ -145,8 +147,10 @@ void World::Transmit(Node& from, const PeerId& to, const Message& message) {
   const Blob bytes = MakeBlob(EncodeMessage(message));
   const std::uint16_t type = TypeOf(message);
   Time& free = pair.free[from.index < node.index ? 0 : 1][IsBulk(message) ? 1 : 0];
-  const Time sent = std::max(now_, free) + FromSeconds(static_cast<double>(bytes->size() + 32) /
-                                                       options_.bytes_per_second);
+  const double rate =
+      from.index < options_.upload.size() ? options_.upload[from.index] : options_.bytes_per_second;
+  const Time sent =
+      std::max(now_, free) + FromSeconds(static_cast<double>(bytes->size() + 32) / rate);
   free = sent;
   Time& last = pair.arrived[from.index < node.index ? 0 : 1][IsBulk(message) ? 1 : 0];
   last = std::max(last, sent + options_.latency + random_.Between(0ms, options_.latency / 2));

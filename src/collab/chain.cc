@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "crypto/hash.h"
+
 namespace loom::collab {
 
 Chain::Chain(Record genesis, const SyncConfig& config, std::size_t num_tiles, const Signer& signer)
@@ -66,6 +68,21 @@ Status Chain::Certified(const Record& record) const {
                      fmt::format("record {}: {} votes are no quorum of {} members",
                                  record.body.round, who.size(), head().body.members.size()));
   }
+  const std::vector<Hash>& tiles = record.body.tiles;
+  for (const PartSignature& part : record.parts) {
+    const Member* owner = FindMember(head().body.members, part.owner);
+    if (owner == nullptr || part.run.count == 0 || part.run.first >= tiles.size() ||
+        part.run.count > tiles.size() - part.run.first ||
+        !signer_->Verify(
+            owner->key, kReducedDomain,
+            PartText(id, part, std::span(tiles).subspan(part.run.first, part.run.count)),
+            part.signature)) {
+      return MakeError(Code::kRefused,
+                       fmt::format("record {}: the word of {} for tiles {} to {} is not valid",
+                                   record.body.round, part.owner.Short(), part.run.first,
+                                   std::uint64_t{part.run.first} + part.run.count - 1));
+    }
+  }
   return {};
 }
 
@@ -96,6 +113,17 @@ Bytes VoteText(const DecisionId& id, const Vote& vote) {
   out.Int(vote.term);
   out.Id(vote.body);
   out.Int(vote.seq);
+  return std::move(out).Take();
+}
+
+Bytes PartText(const DecisionId& id, const PartSignature& part, std::span<const Hash> tiles) {
+  wire::Writer out;
+  id.Encode(out);
+  out.Int(part.term);
+  out.Int(part.attempt);
+  out.Int(part.run.first);
+  out.Int(part.run.count);
+  out.Id(crypto::MerkleRoot(tiles));
   return std::move(out).Take();
 }
 

@@ -61,6 +61,9 @@ class Chain {
 
 /// The text under a vote's signature.
 Bytes VoteText(const DecisionId& id, const Vote& vote);
+/// What an owner signs of the tiles of `part.run`, whose hashes are `tiles`.
+inline constexpr std::string_view kReducedDomain = "loom reduced";
+Bytes PartText(const DecisionId& id, const PartSignature& part, std::span<const Hash> tiles);
 inline constexpr std::string_view kVoteDomain = "loom vote";
 
 }  // namespace loom::collab

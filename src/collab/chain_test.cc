@@ -133,6 +133,41 @@ TEST_F(ChainTest, AMembersLastVoteCountsByTheParentsList) {
   EXPECT_TRUE(chain_->Append(Voted(Next(), {0, 1})).ok());
 }
 
+TEST_F(ChainTest, R1OwnersSignaturesAreCheckedAgainstTheTiles) {
+  ListThree();
+  const Body& parent = chain_->head().body;
+  const WorkerEntry& worker = parent.workers.at(0);
+  Choices choices;
+  for (const Member& m : parent.members) choices.stay.push_back(m.id);
+  const std::uint64_t samples = CountSamples(worker.issued);
+  choices.contributions.push_back(
+      {worker.worker, worker.host, samples, samples, 1, worker.issued, Hash{}});
+  choices.tiles = {crypto::Sha256(AsBytes("a")), crypto::Sha256(AsBytes("b"))};
+  choices.root = crypto::Sha256(AsBytes("next"));
+  const Body body = NextBody(parent, chain_->head().hash, chain_->run(), config_, choices);
+  Record good = Voted(Record::FromBody(MakeBlob(body.Encode())).value(), {0, 1});
+  const DecisionId id{body.era, body.round, body.parent};
+  PartSignature part{keys_[2].id(), 0, 1, {1, 1}, {}};
+  part.signature =
+      keys_[2].Sign(kReducedDomain, PartText(id, part, std::span(body.tiles).subspan(1, 1)));
+  good.parts.push_back(part);
+  const auto refused = [&](auto&& change) {
+    Record record = good;
+    change(record.parts[0]);
+    return !chain_->Append(std::move(record)).ok();
+  };
+  EXPECT_TRUE(refused([](PartSignature& p) { p.run.first = 0; }));
+  EXPECT_TRUE(refused([](PartSignature& p) { p.run.count = 2; }));
+  EXPECT_TRUE(refused([](PartSignature& p) { p.run = {0xFFFFFFFF, 2}; }));
+  EXPECT_TRUE(refused([](PartSignature& p) { ++p.attempt; }));
+  EXPECT_TRUE(refused([&](PartSignature& p) { p.owner = keys_[1].id(); }));
+  EXPECT_TRUE(refused([&](PartSignature& p) { p.owner = keys_[4].id(); }));
+  const auto again = Record::Decode(good.Encode());
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->parts, good.parts);
+  Append(good);
+}
+
 TEST_F(ChainTest, R1ForgedVotesAreRefused) {
   ListThree();
   const Record good = Voted(Next(), {0, 1});

@@ -127,17 +127,6 @@ Bytes Commitment::Text() const {
 
 Hash Commitment::Id() const { return crypto::Sha256(Text()); }
 
-Bytes Reduced::Text() const {
-  wire::Writer writer;
-  id.Encode(writer);
-  writer.Int(term);
-  writer.Int(attempt);
-  writer.Int(run.first);
-  writer.Int(run.count);
-  writer.Id(crypto::Sha256(tiles));
-  return std::move(writer).Take();
-}
-
 Bytes Relay::Text() const {
   wire::Writer writer;
   writer.Id(to);

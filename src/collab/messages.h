@@ -16,12 +16,10 @@ namespace loom::collab {
 inline constexpr std::size_t kMaxBulkBytes = 1U << 20;  ///< tiles of one message, about
 inline constexpr std::size_t kMaxPartBytes = kMaxBulkBytes + (512U << 10);
 
-/// Tiles [first, first + count).
-struct TileRun {
-  std::uint32_t first = 0;
-  std::uint32_t count = 0;
-  bool operator==(const TileRun&) const = default;
-  bool Contains(std::uint32_t tile) const { return tile >= first && tile - first < count; }
+/// How fast the sender of this word receives from a peer (R23).
+struct LinkRate {
+  PeerId peer;
+  std::uint64_t bytes_per_second = 0;
 };
 
 /// Said on every new connection and whenever the head moves: how far the sender is.
@@ -33,10 +31,12 @@ struct Hello {
   Round checkpoint = 0;  ///< a round of which it can serve the whole state
   bool leaving = false;
   std::vector<PeerId> links;  ///< whom the sender is connected to, so that it can relay (R35)
+  std::vector<LinkRate> rates;
   template <class A>
   void Io(A& a) {
     a(head, seq, seen_seq, oldest, checkpoint, leaving);
     a.List(links, kMaxMembers, 32, [&](PeerId& p) { a(p); });
+    a.List(rates, kMaxMembers, 40, [&](LinkRate& r) { a(r.peer, r.bytes_per_second); });
   }
 };
 
@@ -145,7 +145,7 @@ struct FixSet {
   }
 };
 
-/// Reduced tiles from their owner to everyone, signed (R20).
+/// Reduced tiles from their owner, who signed PartText of them, to everyone (R20).
 struct Reduced {
   DecisionId id;
   Term term = 0;
@@ -159,7 +159,6 @@ struct Reduced {
     a.Var(tiles, kMaxPartBytes);
     a(signature);
   }
-  Bytes Text() const;  ///< what is signed: the header and the hash of the tiles
 };
 
 struct PrepareMessage {

@@ -6,6 +6,9 @@
 
 #include <random>
 
+#include "collab/chain.h"
+#include "crypto/hash.h"
+
 namespace loom::collab {
 namespace {
 
@@ -190,11 +193,15 @@ TEST(MessagesTest, R18ACommitmentsIdCoversEveryField) {
 }
 
 // R20, R35: what an owner or a relayed member signs covers its bytes and whom they are for.
-TEST(MessagesTest, R20TheSignedTextsCoverTheTiles) {
-  auto reduced = std::get<Reduced>(MakeAs<9>(3));
-  const Bytes before = reduced.Text();
-  reduced.tiles.push_back(std::byte{1});
-  EXPECT_NE(reduced.Text(), before);
+TEST(MessagesTest, R20R35TheSignedTextsCoverWhatIsCarried) {
+  const auto reduced = std::get<Reduced>(MakeAs<9>(3));
+  const PartSignature part{{}, reduced.term, reduced.attempt, reduced.run, {}};
+  const std::vector<Hash> tiles{HashOf(1), HashOf(2)};
+  const std::vector<Hash> others{HashOf(1), HashOf(3)};
+  PartSignature later = part;
+  ++later.attempt;
+  EXPECT_NE(PartText(reduced.id, part, tiles), PartText(reduced.id, part, others));
+  EXPECT_NE(PartText(reduced.id, part, tiles), PartText(reduced.id, later, tiles));
   auto relay = std::get<Relay>(MakeAs<24>(3));
   const Bytes text = relay.Text();
   relay.payload.push_back(std::byte{1});

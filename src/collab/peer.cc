@@ -46,6 +46,7 @@ Peer::Peer(PeerOptions options, const TileLayout& layout, const Signer& signer, 
   env_.run = chain_.run();
   env_.self = crypto::PeerIdOf(options_.key);
   env_.timing = options_.timing;
+  env_.bulk_bytes = options_.bulk_bytes;
   work_time_ = options_.timing.first_work;
   exchange_time_ = options_.timing.first_exchange;
   voter_ = restore_.voter;
@@ -104,6 +105,7 @@ Hello Peer::MyHello() const {
   for (const PeerId& peer : direct_) {
     if (!mute_.contains(peer)) hello.links.push_back(peer);
   }
+  hello.rates = rates_.Measured();
   return hello;
 }
 
@@ -119,6 +121,7 @@ void Peer::HelloAll(Effects& out) {
 
 void Peer::OnPeerUp(const PeerId& peer, Time now, Effects& out) {
   direct_.insert(peer);
+  refused_.erase(peer);
   mute_.erase(peer);
   via_.erase(peer);
   Attach(peer, now, out);
@@ -129,14 +132,17 @@ void Peer::OnPeerUp(const PeerId& peer, Time now, Effects& out) {
 void Peer::OnPeerDown(const PeerId& peer, bool refused, Time now, Effects& out) {
   direct_.erase(peer);
   mute_.erase(peer);
-  const auto carrier = refused ? std::nullopt : FindCarrier(peer);
+  if (refused) refused_.insert(peer);
+  // R33: another member has to have lost it, too. While one still says that it hears it, that one
+  // carries for it (R35), and the word that it no longer does comes as soon as its own link closes.
+  const auto carrier = FindCarrier(peer);
   if (carrier && presence_.connected.contains(peer)) {
     via_[peer] = *carrier;
     presence_.silent.erase(peer);
     if (machine_) machine_->OnPresence(now, out);
   } else {
     via_.erase(peer);
-    Detach(peer, refused, now, out);
+    Detach(peer, now, out);
   }
   HelloAll(out);
   ConsiderRelays(now, out);
@@ -153,11 +159,12 @@ void Peer::Attach(const PeerId& peer, Time now, Effects& out) {
   if (machine_) machine_->OnPresence(now, out);
 }
 
-void Peer::Detach(const PeerId& peer, bool refused, Time now, Effects& out) {
+void Peer::Detach(const PeerId& peer, Time now, Effects& out) {
   presence_.connected.erase(peer);
   presence_.silent.erase(peer);
-  if (refused) presence_.gone.insert(peer);
+  if (refused_.contains(peer)) presence_.gone.insert(peer);
   remotes_.erase(peer);
+  rates_.Forget(peer);
   unfit_.erase(peer);
   asked_.erase(peer);
   UpdateJoiners();
@@ -196,8 +203,18 @@ void Peer::OnPeerSilent(const PeerId& peer, bool silent, Time now, Effects& out)
 
 void Peer::OnMessage(const PeerId& from, Message message, Time now, Effects& out) {
   if (state_ == PeerState::kFailed || !presence_.connected.contains(from)) return;
+  Measure(from, message, now);
   Dispatch(from, message, now, out);
   AfterMachine(now, out);
+}
+
+// R23: what a contributor scatters to this owner, and what an owner reduced, comes back to back.
+void Peer::Measure(const PeerId& from, const Message& message, Time now) {
+  if (const auto* part = std::get_if<Part>(&message)) {
+    rates_.OnBulk(from, part->commitment, part->tiles.size(), now);
+  } else if (const auto* reduced = std::get_if<Reduced>(&message)) {
+    rates_.OnBulk(from, reduced->id.parent, reduced->tiles.size(), now);
+  }
 }
 
 void Peer::Dispatch(const PeerId& from, Message& message, Time now, Effects& out) {

@@ -18,6 +18,7 @@
 
 #include "collab/chain.h"
 #include "collab/effects.h"
+#include "collab/link_rates.h"
 #include "collab/round.h"
 #include "swarm/transfer.h"
 
@@ -40,11 +41,12 @@ struct PeerOptions {
   SyncConfig config;
   Timing timing;
   crypto::PublicKey key;
-  std::string invite;                   ///< what to show when asking to be listed; may be empty
-  std::uint32_t checkpoint_every = 10;  ///< rounds
-  Duration leave_limit = 60s;           ///< a leaving peer waits so long to be delisted (R12)
-  Duration finish_limit = 10s;          ///< a finished peer serves so long
-  std::uint64_t seed = 0;               ///< of the order in which objects are fetched
+  std::string invite;                      ///< what to show when asking to be listed; may be empty
+  std::uint32_t checkpoint_every = 10;     ///< rounds
+  Duration leave_limit = 60s;              ///< a leaving peer waits so long to be delisted (R12)
+  Duration finish_limit = 10s;             ///< a finished peer serves so long
+  std::size_t bulk_bytes = kMaxBulkBytes;  ///< tiles of one message, about
+  std::uint64_t seed = 0;                  ///< of the order in which objects are fetched
   /// Larger than all that this key's earlier processes have counted from it: the wall clock at the
   /// start, in microseconds, say.
   std::uint64_t session = 0;
@@ -125,12 +127,13 @@ class Peer {
   };
 
   // peer.cc: presence and dispatch
+  void Measure(const PeerId& from, const Message& message, Time now);
   void Dispatch(const PeerId& from, Message& message, Time now, Effects& out);
   void OnRoundMessage(const PeerId& from, const DecisionId& id, Message& message, Time now,
                       Effects& out);
   void AfterMachine(Time now, Effects& out);
   void Attach(const PeerId& peer, Time now, Effects& out);
-  void Detach(const PeerId& peer, bool refused, Time now, Effects& out);
+  void Detach(const PeerId& peer, Time now, Effects& out);
   void Silence(const PeerId& peer, Time now, Effects& out);
   void SayHello(const PeerId& to, Effects& out);
   void HelloAll(Effects& out);
@@ -186,6 +189,7 @@ class Peer {
   const TileLayout& layout_;
   const Signer& signer_;
   Presence presence_;
+  LinkRates rates_;
   IdSource ids_;
   RoundEnv env_;
   Chain chain_;
@@ -223,11 +227,11 @@ class Peer {
 
   std::map<PeerId, Remote> remotes_;
   std::set<PeerId> direct_;       ///< connected by a link of its own
+  std::set<PeerId> refused_;      ///< whose redial was refused since
   std::set<PeerId> mute_;         ///< whose own link is up, but silent
   std::map<PeerId, PeerId> via_;  ///< reached through a carrier
   std::uint64_t relays_sent_ = 0;
   std::map<std::pair<PeerId, bool>, std::uint64_t> relays_heard_;  ///< newest; of control, of bulk
-  std::map<PeerId, Time> unlinked_since_;
   std::map<PeerId, std::uint64_t> seen_seq_;
   std::deque<std::pair<PeerId, Message>> ahead_;  ///< of the next round, replayed when it begins
   std::size_t ahead_bytes_ = 0;

@@ -10,7 +10,6 @@ namespace loom::collab {
 namespace {
 
 constexpr std::string_view kRelayDomain = "loom relay";
-constexpr Duration kGoneLimit = 2s;  ///< before word of a refused redial's peer is believed
 
 }  // namespace
 
@@ -33,12 +32,7 @@ std::optional<PeerId> Peer::FindCarrier(const PeerId& to) const {
 void Peer::ConsiderRelays(Time now, Effects& out) {
   const std::vector<Member> members = chain_.head().body.members;
   for (const Member& m : members) {
-    if (m.id == env_.self || (direct_.contains(m.id) && !mute_.contains(m.id))) {
-      unlinked_since_.erase(m.id);
-      continue;
-    }
-    const Time since = unlinked_since_.try_emplace(m.id, now).first->second;
-    if (presence_.gone.contains(m.id) && now - since < kGoneLimit) continue;
+    if (m.id == env_.self || (direct_.contains(m.id) && !mute_.contains(m.id))) continue;
     const auto via = via_.find(m.id);
     if (via != via_.end() && CanRelay(via->second, m.id)) continue;
     if (const auto carrier = FindCarrier(m.id)) {
@@ -54,7 +48,7 @@ void Peer::ConsiderRelays(Time now, Effects& out) {
       if (direct_.contains(m.id)) {
         Silence(m.id, now, out);
       } else {
-        Detach(m.id, false, now, out);
+        Detach(m.id, now, out);
       }
     }
   }

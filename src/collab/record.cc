@@ -224,6 +224,27 @@ Vote Vote::Decode(Reader& in) {
   return vote;
 }
 
+void PartSignature::Encode(Writer& out) const {
+  out.Id(owner);
+  out.Int(term);
+  out.Int(attempt);
+  out.Int(run.first);
+  out.Int(run.count);
+  out.Raw(signature.bytes);
+}
+
+PartSignature PartSignature::Decode(Reader& in) {
+  PartSignature part;
+  part.owner = in.GetId<PeerTag>();
+  part.term = in.Int<Term>();
+  part.attempt = in.Int<std::uint32_t>();
+  part.run.first = in.Int<std::uint32_t>();
+  part.run.count = in.Int<std::uint32_t>();
+  const ByteView raw = in.Raw(part.signature.bytes.size());
+  std::copy(raw.begin(), raw.end(), part.signature.bytes.begin());
+  return part;
+}
+
 Result<Record> Record::FromBody(Blob encoded) {
   Record record;
   LOOM_ASSIGN(record.body, Body::Decode(*encoded));
@@ -238,6 +259,8 @@ Bytes Record::Encode() const {
   out.Int(term);
   out.Count(votes.size());
   for (const Vote& v : votes) v.Encode(out);
+  out.Count(parts.size());
+  for (const PartSignature& p : parts) p.Encode(out);
   out.Bool(owner.has_value());
   if (owner) out.Raw(owner->bytes);
   return std::move(out).Take();
@@ -251,6 +274,8 @@ Result<Record> Record::Decode(ByteView bytes) {
   record.term = in.Int<Term>();
   record.votes.resize(in.Count(kMaxMembers, 140));
   for (Vote& v : record.votes) v = Vote::Decode(in);
+  record.parts.resize(in.Count(kMaxParts, 108));
+  for (PartSignature& p : record.parts) p = PartSignature::Decode(in);
   if (in.Bool()) {
     record.owner.emplace();
     const ByteView raw = in.Raw(record.owner->bytes.size());

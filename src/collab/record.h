@@ -1,7 +1,7 @@
 // What a round agrees on (rule R1). A Body says everything about the round and nothing about how it
-// was agreed; its hash is what the chain links. The certificate beside it (term, signed votes)
-// proves that a quorum of the parent's members agreed; certificates of one body may differ between
-// peers.
+// was agreed; its hash is what the chain links. The certificate beside it (term, signed votes,
+// owners' signatures of what they reduced) proves that a quorum of the parent's members agreed, and
+// who made the bytes; certificates of one body may differ between peers.
 #pragma once
 
 #include <optional>
@@ -18,6 +18,7 @@ namespace loom::collab {
 inline constexpr std::size_t kMaxMembers = 1024;
 inline constexpr std::size_t kMaxTiles = 1U << 20;
 inline constexpr std::size_t kMaxRanges = 4096;
+inline constexpr std::size_t kMaxParts = 1U << 16;  ///< signatures of owners in one certificate
 inline constexpr std::size_t kMaxBodyBytes = 64U << 20;
 
 enum class Kind : std::uint8_t { kGenesis, kStep };
@@ -110,6 +111,26 @@ struct Vote {
   static Vote Decode(wire::Reader& in);
 };
 
+/// Tiles [first, first + count).
+struct TileRun {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+  bool operator==(const TileRun&) const = default;
+  bool Contains(std::uint32_t tile) const { return tile >= first && tile - first < count; }
+};
+
+/// An owner's signed word for tiles that it reduced and sent to all (R20).
+struct PartSignature {
+  PeerId owner;
+  Term term = 0;
+  std::uint32_t attempt = 0;
+  TileRun run;
+  crypto::Signature signature;
+  bool operator==(const PartSignature&) const = default;
+  void Encode(wire::Writer& out) const;
+  static PartSignature Decode(wire::Reader& in);
+};
+
 /// A body and the proof that it was agreed.
 struct Record {
   Blob encoded;  ///< the body's bytes as they were agreed; never re-encoded
@@ -117,6 +138,7 @@ struct Record {
   Hash hash;
   Term term = 0;
   std::vector<Vote> votes;                 ///< empty for genesis
+  std::vector<PartSignature> parts;        ///< those that its holder received; any number
   std::optional<crypto::Signature> owner;  ///< genesis: the owner's signature over the hash
 
   static Result<Record> FromBody(Blob encoded);

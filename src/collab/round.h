@@ -38,9 +38,10 @@ struct Timing {
 struct Presence {
   std::set<PeerId> connected;
   std::set<PeerId> silent;  ///< connected, but nothing heard for two seconds
-  std::set<PeerId> gone;    ///< its connections closed and its redial is refused
+  std::set<PeerId> gone;    ///< its redial is refused, and nobody present hears it (R33)
   std::set<PeerId>
       partial;  ///< not linked to every present member: owns no part if others can (R35)
+  std::map<PeerId, double> rates;  ///< bytes/s at which the others receive from it (R23)
   bool Present(const PeerId& p) const { return connected.contains(p) && !silent.contains(p); }
 };
 
@@ -60,6 +61,7 @@ struct RoundEnv {
   RunId run;
   PeerId self;
   Timing timing;
+  std::size_t bulk_bytes = kMaxBulkBytes;  ///< tiles of one message, about
 };
 
 struct RoundStart {
@@ -127,8 +129,9 @@ class RoundMachine {
     Bytes bytes;
     std::vector<bool> have;
     std::size_t missing = 0;
-    Blob whole;                     ///< once nothing is missing
-    std::optional<NextState> next;  ///< once computed
+    std::vector<PartSignature> parts;  ///< the owners' words for what is here
+    Blob whole;                        ///< once nothing is missing
+    std::optional<NextState> next;     ///< once computed
   };
   struct Check {
     Hash hash;
@@ -161,6 +164,8 @@ class RoundMachine {
   void Resign(WorkerIndex worker, const std::string& why, Effects& out);
   void OnCommitment(const Commitment& c, Time now, Effects& out);
   void Scatter(const Own& own, Effects& out);
+  /// The run in pieces of about bulk_bytes.
+  std::vector<TileRun> Pieces(TileRun run) const;
   void SendParts(const PeerId& to, const Own& own, TileRun run, Effects& out) const;
   void OnPart(const PeerId& from, const Part& part, Effects& out);
   void OnPartChecked(const Hash& commitment, TileRun run, const Blob& tiles, const Status& status,
@@ -175,6 +180,7 @@ class RoundMachine {
   void TryReduce(Effects& out);
   void OnReducedRun(TileRun run, Result<Bytes> bytes, Time now, Effects& out);
   void OnReduced(const PeerId& from, const Reduced& reduced, Time now, Effects& out);
+  std::vector<Hash> HashesOf(TileRun run, ByteView tiles) const;
   void PutReduced(TileRun run, ByteView tiles, Time now, Effects& out);
   void OnMissing(const PeerId& from, const Missing& missing, Time now, Effects& out);
   void SayMissing(Effects& out);

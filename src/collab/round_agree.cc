@@ -32,6 +32,8 @@ void RoundMachine::Carry(Actions actions, Time now, Effects& out) {
       StartAttempt(choose->term, now, out);
     } else if (auto* decided = std::get_if<Decided>(&action)) {
       decided_ = std::move(decided->record);
+      if (gather_ && gather_->next && gather_->next->tiles == decided_->body.tiles)
+        decided_->parts = gather_->parts;
     } else if (const auto* evidence = std::get_if<Evidence>(&action)) {
       out.push_back(
           Tell{{Event::Kind::kProblem, id().round, evidence->first.peer,

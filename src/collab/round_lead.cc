@@ -3,11 +3,12 @@
 // promises ever replaces anybody.
 #include <algorithm>
 
+#include "collab/link_rates.h"
 #include "collab/round.h"
 
 namespace loom::collab {
 
-// Owners are the present members, in order of seniority, with equal runs of tiles.
+// Owners are the present members, in order of seniority; their runs follow their measured rates.
 void RoundMachine::StartAttempt(Term term, Time now, Effects& out) {
   if (!lead_ || lead_->term != term) {
     lead_ = Lead{};
@@ -30,14 +31,8 @@ void RoundMachine::StartAttempt(Term term, Time now, Effects& out) {
     }
   }
   if (owners.empty()) owners.push_back(env_.self);
-  Plan plan{id(), term, lead_->attempt, {}};
-  const std::uint64_t tiles = env_.layout->num_tiles();
-  for (std::uint64_t k = 0; k < owners.size(); ++k) {
-    const std::uint64_t first = tiles * k / owners.size();
-    const std::uint64_t end = tiles * (k + 1) / owners.size();
-    plan.owners.push_back(
-        {owners[k], {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(end - first)}});
-  }
+  const Plan plan{id(), term, lead_->attempt,
+                  ShareTiles(owners, env_.presence->rates, env_.layout->num_tiles())};
   Broadcast(plan, out);
   OnPlan(env_.self, plan, now, out);
 }

@@ -3,16 +3,12 @@
 #include <algorithm>
 
 #include "agreed/combine.h"
+#include "collab/chain.h"
 #include "collab/mutations.h"
 #include "collab/round.h"
 #include "crypto/hash.h"
 
 namespace loom::collab {
-namespace {
-
-constexpr std::string_view kReducedDomain = "loom reduced";
-
-}  // namespace
 
 const OwnedRun* RoundMachine::RunOf(const PeerId& owner) const {
   const auto it = std::find_if(plan_->owners.begin(), plan_->owners.end(),
@@ -101,25 +97,16 @@ void RoundMachine::TryReduce(Effects& out) {
   }
   reduce_started_ = true;
   const std::vector<float> weights = agreed::TokenWeights(tokens);
-  std::uint32_t first = mine->run.first;
-  while (first < mine->run.first + mine->run.count) {
-    std::uint32_t count = 0;
-    std::uint64_t bytes = 0;
-    while (first + count < mine->run.first + mine->run.count &&
-           (count == 0 || bytes + env_.layout->Size(first + count) <= kMaxBulkBytes)) {
-      bytes += env_.layout->Size(first + count);
-      ++count;
-    }
-    ReduceJob job{plan_->term, plan_->attempt, {first, count}, {}};
+  for (const TileRun& piece : Pieces(mine->run)) {
+    ReduceJob job{plan_->term, plan_->attempt, piece, {}};
     for (std::size_t k = 0; k < stores.size(); ++k) {
-      job.inputs.push_back(
-          {weights[k],
-           {stores[k]->tiles.begin() + first, stores[k]->tiles.begin() + first + count}});
+      job.inputs.push_back({weights[k],
+                            {stores[k]->tiles.begin() + piece.first,
+                             stores[k]->tiles.begin() + piece.first + piece.count}});
     }
     const std::uint64_t number = env_.ids->Take();
     reduce_jobs_.emplace(number, RunJob{job.term, job.attempt, job.run});
     out.push_back(Compute{number, std::move(job)});
-    first += count;
   }
 }
 
@@ -130,8 +117,12 @@ void RoundMachine::OnReducedRun(TileRun run, Result<Bytes> bytes, Time now, Effe
     return;
   }
   Reduced reduced{id(), plan_->term, plan_->attempt, run, std::move(*bytes), {}};
-  reduced.signature = env_.signer->Sign(kReducedDomain, reduced.Text());
+  PartSignature part{env_.self, reduced.term, reduced.attempt, run, {}};
+  part.signature =
+      env_.signer->Sign(kReducedDomain, PartText(id(), part, HashesOf(run, reduced.tiles)));
+  reduced.signature = part.signature;
   Broadcast(reduced, out);
+  gather_->parts.push_back(part);
   PutReduced(run, reduced.tiles, now, out);
   my_reduced_.push_back(std::move(reduced));
 }
@@ -145,11 +136,28 @@ void RoundMachine::OnReduced(const PeerId& from, const Reduced& reduced, Time no
       !owned->run.Contains(reduced.run.first) ||
       reduced.run.count > owned->run.first + owned->run.count - reduced.run.first ||
       reduced.tiles.size() != env_.layout->Offset(reduced.run.first + reduced.run.count) -
-                                  env_.layout->Offset(reduced.run.first) ||
-      !env_.signer->Verify(member->key, kReducedDomain, reduced.Text(), reduced.signature)) {
+                                  env_.layout->Offset(reduced.run.first)) {
     return;
   }
+  const PartSignature part{from, reduced.term, reduced.attempt, reduced.run, reduced.signature};
+  if (gather_->missing == 0 || gather_->have[reduced.run.first]) return;
+  if (!env_.signer->Verify(member->key, kReducedDomain,
+                           PartText(id(), part, HashesOf(reduced.run, reduced.tiles)),
+                           reduced.signature)) {
+    return;
+  }
+  gather_->parts.push_back(part);
   PutReduced(reduced.run, reduced.tiles, now, out);
+}
+
+std::vector<Hash> RoundMachine::HashesOf(TileRun run, ByteView tiles) const {
+  std::vector<Hash> hashes;
+  const std::uint64_t begin = env_.layout->Offset(run.first);
+  for (std::uint32_t i = run.first; i < run.first + run.count; ++i) {
+    hashes.push_back(
+        crypto::Sha256(tiles.subspan(env_.layout->Offset(i) - begin, env_.layout->Size(i))));
+  }
+  return hashes;
 }
 
 void RoundMachine::PutReduced(TileRun run, ByteView tiles, Time now, Effects& out) {

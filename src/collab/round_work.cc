@@ -139,20 +139,28 @@ void RoundMachine::Scatter(const Own& own, Effects& out) {
 
 void RoundMachine::SendParts(const PeerId& to, const Own& own, TileRun run, Effects& out) const {
   if (own.encoded == nullptr) return;
-  std::uint32_t first = run.first;
-  while (first < run.first + run.count) {
-    std::uint32_t count = 0;
-    std::uint64_t bytes = 0;
-    while (first + count < run.first + run.count &&
-           (count == 0 || bytes + env_.layout->Size(first + count) <= kMaxBulkBytes)) {
-      bytes += env_.layout->Size(first + count);
-      ++count;
-    }
-    Part part{id(), own.id, {first, count}, {}};
-    part.tiles = ToBytes(ByteView(*own.encoded).subspan(env_.layout->Offset(first), bytes));
+  for (const TileRun& piece : Pieces(run)) {
+    const std::uint64_t begin = env_.layout->Offset(piece.first);
+    const std::uint64_t end = env_.layout->Offset(piece.first + piece.count);
+    Part part{id(), own.id, piece, {}};
+    part.tiles = ToBytes(ByteView(*own.encoded).subspan(begin, end - begin));
     SendTo(to, std::move(part), out);
-    first += count;
   }
+}
+
+std::vector<TileRun> RoundMachine::Pieces(TileRun run) const {
+  std::vector<TileRun> pieces;
+  const std::uint32_t end = run.first + run.count;
+  for (std::uint32_t first = run.first; first < end;) {
+    std::uint32_t next = first + 1;
+    while (next < end &&
+           env_.layout->Offset(next + 1) - env_.layout->Offset(first) <= env_.bulk_bytes) {
+      ++next;
+    }
+    pieces.push_back({first, next - first});
+    first = next;
+  }
+  return pieces;
 }
 
 void RoundMachine::OnPart(const PeerId& from, const Part& part, Effects& out) {
