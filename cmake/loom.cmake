@@ -88,9 +88,10 @@ function(loom_library name)
   endif()
 endfunction()
 
-# loom_test(NAME SOURCES... DEPS... [LABELS ...] [TIMEOUT s] [TORCH]): one GoogleTest program.
+# loom_test(NAME SOURCES... DEPS... [LABELS ...] [TIMEOUT s] [SHARDS n] [TORCH]): one GoogleTest program; with
+# SHARDS its cases run as n tests side by side.
 function(loom_test name)
-  cmake_parse_arguments(ARG "TORCH" "TIMEOUT" "SOURCES;DEPS;PRIVATE_LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "TIMEOUT;SHARDS" "SOURCES;DEPS;PRIVATE_LIBS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
@@ -100,8 +101,17 @@ function(loom_test name)
   if(ARG_TORCH)
     loom_use_torch(${name}_test)
   endif()
-  add_test(NAME ${name} COMMAND ${name}_test)
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  if(NOT ARG_SHARDS)
+    add_test(NAME ${name} COMMAND ${name}_test)
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+    return()
+  endif()
+  math(EXPR last "${ARG_SHARDS} - 1")
+  foreach(shard RANGE ${last})
+    add_test(NAME ${name}_${shard} COMMAND ${name}_test)
+    set_tests_properties(${name}_${shard} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
+  endforeach()
 endfunction()
 
 # loom_python_test(NAME SCRIPT [ARGS ...] [TIMEOUT s]): a test written in Python, run by .venv-test. Without
