@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <torch/version.h>
 
@@ -29,6 +30,14 @@ std::string BlasName() {
     return config.substr(begin, config.find_first_of(", \n", begin) - begin);
   }
   return "unknown";
+}
+
+// Debian's libtorch multiplies with OpenBLAS, whose own threads at::set_num_threads does not reach:
+// they are as many as processors, and spin. Another BLAS has no such function.
+void SetBlasThreads(int threads) {
+  using SetThreads = void (*)(int);
+  if (void* found = ::dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))
+    reinterpret_cast<SetThreads>(found)(threads);
 }
 
 }  // namespace
@@ -80,6 +89,7 @@ Status ConfigureRuntime(const RuntimeConfig& config) {
   }
   try {
     at::set_num_threads(config.threads);
+    SetBlasThreads(config.threads);
     at::globalContext().setDeterministicAlgorithms(config.deterministic, false);
     // Otherwise deterministic mode fills every new tensor with NaN first.
     at::globalContext().setDeterministicFillUninitializedMemory(false);
