@@ -148,8 +148,7 @@ void World::FinishJob(Node& node) {
     work->millis = static_cast<std::uint32_t>(Seconds(now_ - node.job_started) * 1000.0);
     if (work->work && node.corrupt) {
       node.corrupt = false;
-      Bytes bad = *work->work->encoded;
-      std::fill(bad.begin(), bad.end(), std::byte{0xFF});
+      const Bytes bad(work->work->encoded->size(), std::byte{0xFF});
       work->work->encoded = MakeBlob(bad);
       for (std::size_t i = 0; i < work->work->hashes.size(); ++i) {
         work->work->hashes[i] = crypto::Sha256(node.engine->layout().View(bad, i));
