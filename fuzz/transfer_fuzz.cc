@@ -2,7 +2,9 @@
 // something: no message makes them crash, store wrong bytes or ask a donor that is not there.
 #include "swarm/transfer.h"
 
+#include <algorithm>
 #include "crypto/hash.h"
+
 #include "fuzz/fuzz.h"
 #include "store/object_store.h"
 

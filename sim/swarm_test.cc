@@ -2,6 +2,7 @@
 // sets.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "sim/scenario.h"

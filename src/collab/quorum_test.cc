@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "collab/agreement_explorer.h"
 
 namespace loom::collab {
