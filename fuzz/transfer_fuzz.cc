@@ -3,8 +3,8 @@
 #include "swarm/transfer.h"
 
 #include <algorithm>
-#include "crypto/hash.h"
 
+#include "crypto/hash.h"
 #include "fuzz/fuzz.h"
 #include "store/object_store.h"
 
