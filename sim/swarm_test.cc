@@ -176,6 +176,48 @@ TEST(SwarmTest, R10OfTwoTheSeniorGoesOnAloneAndTheJuniorWaits) {
   }
 }
 
+// A folder restored from an old copy: its key has no vote until it is listed as new, and then has
+// one for good.
+TEST(SwarmTest, R9AnOldCopyOfAFolderIsListedAsNewAndStays) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    WorldOptions options = SmallWorld(500 + seed);
+    options.peers = 3;
+    options.config.rounds = 60;
+    World world(options);
+    world.SetHangBound(17s);
+    for (std::size_t i = 0; i < 3; ++i) world.Start(i);
+    ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 10; }, 300s));
+    world.SnapshotDisk(2);
+    ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 20; }, 300s));
+    world.Kill(2);
+    world.RestoreDisk(2);
+    world.Start(2);
+    EXPECT_TRUE(Finish(world, 60, 600s));
+    ExpectClean(world);
+    Round first = 60;  // of the rounds since which it is a member and contributes without a break
+    while (first > 0 && world.audit().At(first).body.members.size() == 3 &&
+           world.audit().At(first).body.contributions.size() == 3) {
+      --first;
+    }
+    EXPECT_LE(first, 34U) << "seed " << seed;
+  }
+}
+
+TEST(SwarmTest, R15OneRecordCountsTheUsesOfAnInviteTogether) {
+  WorldOptions options = SmallWorld(77);
+  options.peers = 5;
+  options.config.rounds = 20;
+  options.invite_uses = 2;
+  World world(options);
+  for (std::size_t i = 0; i < 5; ++i) world.Start(i);
+  EXPECT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 16; }, 300s));
+  std::size_t uses = 0;
+  for (Round r = 1; r <= world.audit().rounds(); ++r)
+    uses += world.audit().At(r).body.invite_uses.size();
+  EXPECT_EQ(uses, 2U);
+  EXPECT_EQ(world.audit().At(world.audit().rounds()).body.members.size(), 3U);
+}
+
 // The last plan gives a peer with a sixth of the others' upload a small part of the reduce.
 TEST(SwarmTest, R23ShareOfTheReduceFollowsMeasuredRates) {
   WorldOptions options = SmallWorld(61);

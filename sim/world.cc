@@ -168,8 +168,12 @@ void World::Start(std::size_t peer) {
   peer_options.session = static_cast<std::uint64_t>(now_.time_since_epoch().count());
   node.peer = std::make_unique<Peer>(
       peer_options, node.engine->layout(), *node.signer, genesis_, std::move(restored->peer),
-      [](const collab::JoinAsk&, const collab::Chain&) -> Result<std::optional<Hash>> {
-        return std::optional<Hash>{};
+      [this](const collab::JoinAsk&, const collab::Chain& chain) -> Result<collab::Admission> {
+        if (options_.invite_uses == 0) return collab::Admission{};
+        const Hash invite = crypto::Sha256(AsBytes("the invite"));
+        const std::uint32_t used = chain.InviteUses(invite);
+        if (used >= options_.invite_uses) return MakeError(Code::kRefused, "the invite is used up");
+        return collab::Admission{invite, options_.invite_uses - used};
       });
   Call(node, [&](Peer& p, Effects& out) { p.Start(now_, out); });
   AtNode(now_ + random_.Between(0ms, options_.timing.tick), node, [this, &node] { Tick(node); });

@@ -48,6 +48,7 @@ struct WorldOptions {
   double bytes_per_second = 4e6;
   std::vector<double> upload;  ///< bytes a second, per peer; missing: bytes_per_second
   std::size_t bulk_bytes = collab::kMaxBulkBytes;
+  std::uint32_t invite_uses = 0;  ///< of the one invite that joiners hold; 0: no limit
   PlainModel model;
   Planted planted;
   bool keep_trace = false;

@@ -57,8 +57,9 @@ void World::Carry(Node& node, Effects effects) {
             "peer {}: {} {}{} {}", node.index, kKinds[static_cast<std::size_t>(e.kind)], e.round,
             who && *who != node.index ? fmt::format(" of peer {}", *who) : "", e.text));
       }
-      if (e.kind == collab::Event::Kind::kStopped &&
-          node.peer->state() == collab::PeerState::kFailed) {
+      const bool failed = e.kind == collab::Event::Kind::kStopped &&
+                          node.peer->state() == collab::PeerState::kFailed;
+      if (failed && node.peer->View(now_).failure != Code::kRefused) {
         audit_->Fail(fmt::format("peer {} failed: {}", node.index, e.text));
       }
     }

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/nearest.h"
+#include "train/spec_keys.h"
 
 namespace loom::app {
 
@@ -121,6 +122,18 @@ void Args::Option(const std::string& name, const std::string& value_name,
 void Args::Option(const std::string& name, const std::string& value_name, std::uint64_t& out,
                   const std::string& help) {
   Add(state_.app, name, value_name, out, help, true)->check(WholeNumber());
+}
+void Args::Size(const std::string& name, std::uint64_t& out, const std::string& help) {
+  state_.app
+      .add_option_function<std::string>(
+          name,
+          [&out](const std::string& text) {
+            const auto size = train::ParseSize(text);
+            if (!size) throw CLI::ValidationError(size.error().message);
+            out = *size;
+          },
+          help)
+      ->option_text("BYTES");
 }
 void Args::Option(const std::string& name, const std::string& value_name, double& out,
                   const std::string& help) {

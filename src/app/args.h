@@ -30,6 +30,8 @@ class Args {
               const std::string& help, Need need = Need::kOptional);
   void Option(const std::string& name, const std::string& value_name, std::uint64_t& out,
               const std::string& help);
+  /// Bytes, also as "2M" (powers of 1000).
+  void Size(const std::string& name, std::uint64_t& out, const std::string& help);
   void Option(const std::string& name, const std::string& value_name, double& out,
               const std::string& help);
   void Flag(const std::string& name, bool& out, const std::string& help);

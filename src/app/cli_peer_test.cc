@@ -204,6 +204,13 @@ TEST_F(PeerVerbs, ADamagedLogIsNamedAndATornOneRead) {
   EXPECT_NE(torn.err.find("entry 2"), std::string::npos) << torn.err;
   fs::copy_file(Path("whole"), log, fs::copy_options::overwrite_existing);
   Flip(log, store::kLogHeaderBytes + 40);
+  const Ran flipped = Run("log --dir " + dir_path_ + " --json");
+  EXPECT_EQ(flipped.code, 0) << flipped.err;
+  EXPECT_EQ(Lines(flipped.out).size(), 4u);
+  EXPECT_NE(flipped.err.find("records.log: the disk changed the byte at offset 96"),
+            std::string::npos)
+      << flipped.err;
+  Flip(log, store::kLogHeaderBytes + 44);
   const Ran bad = Run("log --dir " + dir_path_ + " --json");
   EXPECT_EQ(bad.code, 5) << bad.err;
   EXPECT_NE(bad.err.find("records.log: entry 0 at offset 56"), std::string::npos) << bad.err;

@@ -119,12 +119,14 @@ void DemoSwarm::OnRound(Slot& slot, const json::Value& event) {
   const double seconds = Seconds(last_news_ - began_);
   const double left = seconds / static_cast<double>(round_) *
                       static_cast<double>(plan_.rounds - std::min(round_, plan_.rounds));
-  out_.Event(*event.AsObject());
-  out_.Progress(
-      fmt::format("round {}/{}  loss {:.3f}  {} members  {:.0f} tokens/s  root {}  {} left", round_,
-                  plan_.rounds, Number(event, "loss"), members_,
-                  static_cast<double>(Count(event, "tokens")) / seconds, root.substr(0, 8),
-                  HumanSeconds(left)));
+  json::Object told{{"peer", json::Value(std::uint64_t{slot.number})}};
+  told.insert(told.end(), event.AsObject()->begin(), event.AsObject()->end());
+  out_.Event(told);
+  const double loss = Number(event, "loss");
+  out_.Progress(fmt::format("round {}/{}  {}{} members  {:.0f} tokens/s  root {}  {} left", round_,
+                            plan_.rounds, loss > 0 ? fmt::format("loss {:.3f}  ", loss) : "",
+                            members_, static_cast<double>(Count(event, "tokens")) / seconds,
+                            root.substr(0, 8), HumanSeconds(left)));
 }
 
 void DemoSwarm::Kill(Slot& slot) {

@@ -171,6 +171,7 @@ Result<FolderRecords> ReadFolderRecords(const std::string& dir) {
         fmt::format("{}: left out {} bytes at offset {} (entry {}): torn, or damaged", path,
                     log.torn->bytes, log.torn->offset, log.torn->entry));
   }
+  out.notes.insert(out.notes.end(), log.repaired.begin(), log.repaired.end());
   const collab::Record* parent = &out.run.genesis;
   out.records.reserve(log.entries.size());
   for (const Bytes& entry : log.entries) {

@@ -9,6 +9,18 @@
 
 namespace loom::app {
 
+Status CheckSameRun(train::RunSpec asked, const node::Node& node, const std::string& dir) {
+  asked.model.vocab = node.run().spec.model.vocab;
+  asked.data.paths = node.run().spec.data.paths;
+  LOOM_RETURN_IF_ERROR(train::ResolveSpec(asked));
+  const auto differences =
+      train::DiffSpecs(train::CanonicalSpec(asked), train::CanonicalSpec(node.run().spec));
+  if (differences.empty()) return {};
+  return MakeError(Code::kConflict,
+                   fmt::format("{} holds a run with other settings: {}", dir, differences[0]),
+                   "give another --dir, or the run.toml that the folder began with");
+}
+
 Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& prepare,
                const BeforeRun& before_run) {
   Output out(process.json);

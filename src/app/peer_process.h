@@ -19,6 +19,9 @@ struct PeerProcess {
 /// Called when the node is open and listens, before it runs; prints an invite, say.
 using BeforeRun = std::function<Status(node::Node&, Output&)>;
 
+/// kConflict, with both values, when a folder's run has other agreed settings than `asked`.
+Status CheckSameRun(train::RunSpec asked, const node::Node& node, const std::string& dir);
+
 /// Opens, prepares and runs the node until it stops. An error is one line with the next step.
 Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& prepare,
                const BeforeRun& before_run);

@@ -10,6 +10,7 @@
 #include "app/model_source.h"
 #include "app/output.h"
 #include "base/time.h"
+#include "data/dataset.h"
 #include "train/plan.h"
 #include "train/trainer.h"
 
@@ -59,6 +60,10 @@ Result<double> MeasureRate(const train::RunFile& run) {
 }  // namespace
 
 Status PrintPlan(train::RunFile run, const PlanOptions& options, bool json) {
+  LOOM_RETURN_IF_ERROR(data::ListCorpus(run.spec.data));
+  LOOM_ASSIGN(const auto tokenizer, data::MakeTokenizer(run.spec.data));
+  LOOM_RETURN_IF_ERROR(
+      train::FitVocab(run.spec, static_cast<std::uint32_t>(tokenizer->vocab_size())));
   train::PlanInput input{.peers = options.peers};
   input.link_up = static_cast<double>(run.local.max_up);
   input.link_down = static_cast<double>(run.local.max_down);

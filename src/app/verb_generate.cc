@@ -32,7 +32,13 @@ json::Array ToArray(std::span<const std::int32_t> ids) {
   return out;
 }
 
+constexpr std::uint64_t kMaxTokens = 1'000'000;
+
 Status Generate(const Options& options) {
+  if (options.tokens > kMaxTokens) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("--tokens {} is more than {}", options.tokens, kMaxTokens));
+  }
   LOOM_ASSIGN(OpenedModel model, OpenModel(options.model, options.device, options.threads));
   LOOM_ASSIGN(const data::Tokenizer* found, model.Tokenizer());
   const data::Tokenizer& tokenizer = *found;

@@ -47,6 +47,7 @@ Status Host(const Options& options) {
   const std::string dir = process.node.dir;
   const auto prepare = [&](node::Node& node) -> Status {
     if (!node.has_run()) return node.Host(file, NameOfRun(options.run_toml));
+    LOOM_RETURN_IF_ERROR(CheckSameRun(file.spec, node, dir));
     if (const Status rebuilt = node.RebuildData(file.spec.data); !rebuilt) {
       Log(LogLevel::kWarn, "folder", "{}", rebuilt.error().ToString());  // others may have it
     }
@@ -87,10 +88,10 @@ Verb HostVerb() {
                         "Where to listen; default: every interface, a port chosen once and kept");
             args.Option("--announce", "HOST:PORT", options->announce,
                         "Address under which others reach this peer");
-            args.Option("--max-up", "BYTES", options->max_up,
-                        "Most bytes a second sent; 0 = no limit");
-            args.Option("--max-down", "BYTES", options->max_down,
-                        "Most bytes a second received; 0 = no limit");
+            args.Size("--max-up", options->max_up,
+                      "Most bytes a second sent, also as 2M; default: no limit");
+            args.Size("--max-down", options->max_down,
+                      "Most bytes a second received, also as 2M; default: no limit");
             args.Option("--invite-days", "N", options->invite_days,
                         "Days until the printed invite expires");
             args.Option("--invite-uses", "N", options->invite_uses, "How many peers may use it");

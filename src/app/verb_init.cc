@@ -67,6 +67,8 @@ Status Init(const Options& options) {
   if (options.tokenizer.ends_with(".json"))
     run.spec.data.tokenizer = SeenFrom(options.out, options.tokenizer);
   run.spec.sync.rounds = options.rounds;
+  if (options.rounds == 0)  // a run without an end has no schedule that ends
+    run.spec.optim.schedule.kind = agreed::ScheduleKind::kConstant;
   if (options.peers < 1 || options.peers > 1024) {
     return MakeError(Code::kInvalid,
                      fmt::format("--peers {} is outside of 1 .. 1024", options.peers));
@@ -106,7 +108,8 @@ Verb InitVerb() {
                             "Text or jsonl file, or a folder of these; repeatable");
                 args.Option("--tokenizer", "KIND", options->tokenizer,
                             "chars, bytes, or a tokenizer.json");
-                args.Option("--rounds", "N", options->rounds, "Rounds of the run");
+                args.Option("--rounds", "N", options->rounds,
+                            "Rounds of the run; 0 = until loom finish");
                 args.Option("--peers", "N", options->peers,
                             "Peers expected on average; sizes the learning rate's schedule");
                 args.Option("--out", "FILE", options->out, "File to write");

@@ -72,6 +72,7 @@ Status Join(const Options& options) {
     out.Say("Peer {}.", node.id().Short());
     return {};
   };
+  process.node.listen_as_before = options.listen.empty();
   return RunPeer(std::move(process), [](node::Node&) -> Status { return {}; }, before_run);
 }
 
@@ -97,10 +98,10 @@ Verb JoinVerb() {
             args.Option("--device", "NAME", options->device, "auto, cpu or cuda");
             args.Option("--threads", "N", options->threads,
                         "Threads of tensor operators; 0 = half of the processors");
-            args.Option("--max-up", "BYTES", options->max_up,
-                        "Most bytes a second sent; 0 = no limit");
-            args.Option("--max-down", "BYTES", options->max_down,
-                        "Most bytes a second received; 0 = no limit");
+            args.Size("--max-up", options->max_up,
+                      "Most bytes a second sent, also as 2M; default: no limit");
+            args.Size("--max-down", options->max_down,
+                      "Most bytes a second received, also as 2M; default: no limit");
             args.Option("--checkpoint-every", "ROUNDS", options->checkpoint_every,
                         "Rounds between checkpoints");
             args.Option("--isa", "NAME", options->isa,

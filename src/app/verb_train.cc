@@ -39,7 +39,8 @@ Status TrainHere(const Options& options, train::RunFile run) {
   LOOM_RETURN_IF_ERROR(ConfigureCompute(run.spec.determinism, run.local));
   LOOM_RETURN_IF_ERROR(data::BuildDataset(run.spec.data, dir + "/data"));
   LOOM_ASSIGN(const data::Dataset dataset, data::OpenDataset(dir + "/data"));
-  run.spec.model.vocab = dataset.tokenizer->vocab_size();
+  LOOM_RETURN_IF_ERROR(
+      train::FitVocab(run.spec, static_cast<std::uint32_t>(dataset.tokenizer->vocab_size())));
   out.Say("{} training and {} validation tokens in {}", HumanCount(dataset.train.size()),
           HumanCount(dataset.val.size()), dir);
 
@@ -80,18 +81,11 @@ Status TrainAlone(const Options& options, const train::RunFile& run) {
   process.node.dir =
       ChooseFolder(options.dir.empty() ? run.local.dir : options.dir, options.run_toml);
   const std::string dir = process.node.dir;
+  process.node.resume_with = fmt::format("loom train {} --dir {}", options.run_toml, dir);
   const auto prepare = [&](node::Node& node) -> Status {
     if (!node.has_run()) return node.Host(run, NameOfRun(options.run_toml));
-    train::RunSpec asked = run.spec;
-    asked.model.vocab = node.run().spec.model.vocab;
-    asked.data.paths = node.run().spec.data.paths;
-    LOOM_RETURN_IF_ERROR(train::ResolveSpec(asked));
-    const auto differences =
-        train::DiffSpecs(train::CanonicalSpec(asked), train::CanonicalSpec(node.run().spec));
-    if (differences.empty()) return node.RebuildData(run.spec.data);
-    return MakeError(Code::kConflict,
-                     fmt::format("{} holds a run with other settings: {}", dir, differences[0]),
-                     "give another --dir, or the run.toml that the folder began with");
+    LOOM_RETURN_IF_ERROR(CheckSameRun(run.spec, node, dir));
+    return node.RebuildData(run.spec.data);
   };
   LOOM_RETURN_IF_ERROR(RunPeer(std::move(process), prepare, {}));
   if (!options.json) fmt::print("next: loom generate {} --prompt \"It was\"\n", dir);

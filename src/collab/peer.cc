@@ -252,7 +252,7 @@ void Peer::Dispatch(const PeerId& from, Message& message, Time now, Effects& out
         } else if constexpr (std::is_same_v<T, Leaves>) {
           OnLeaves(from, m, now, out);
         } else if constexpr (std::is_same_v<T, swarm::GetObjects>) {
-          OnGet(from, m, out);
+          OnGet(from, m, now, out);
         } else if constexpr (std::is_same_v<T, swarm::ObjectData>) {
           if (machine_) machine_->OnMessage(from, message, now, out);
           if (fetcher_) CarryFetch(fetcher_->OnData(from, m, now), now, out);

@@ -65,9 +65,14 @@ struct PeerRestore {
   std::vector<Hash> leaves;  ///< of that checkpoint
 };
 
-/// Decides whether a peer that the chain does not know may be listed; returns the invite's id to
-/// count. An error's message is told to the asker.
-using AdmitJoiner = std::function<Result<std::optional<Hash>>(const JoinAsk&, const Chain&)>;
+/// What lets a stranger in.
+struct Admission {
+  std::optional<Hash> invite;            ///< to count in the record
+  std::uint32_t uses_left = UINT32_MAX;  ///< of it, by the records so far
+};
+/// Decides whether a peer that the chain does not know may be listed. An error's message is told to
+/// the asker.
+using AdmitJoiner = std::function<Result<Admission>(const JoinAsk&, const Chain&)>;
 
 struct PeerView {
   PeerState state = PeerState::kStarting;
@@ -78,10 +83,12 @@ struct PeerView {
   PeerId leader;
   Term term = 0;
   const char* phase = "";
-  std::vector<PeerId> waits_for;
-  std::vector<PeerId> critical;  ///< if one of them dies this run waits
+  std::vector<PeerId> waits_for;  ///< members any of whom would help; empty when it does not wait
+  std::vector<PeerId> critical;   ///< if one of them dies this run waits
   std::vector<Member> members;
-  double loss = 0;  ///< mean over the contributions of the last round, nats
+  std::set<PeerId> unfit;  ///< members without a vote: they came back behind their own words (R9)
+  bool measured = false;   ///< this peer took part in the last round, and so knows:
+  double loss = 0;         ///< mean over the contributions of the last round, nats
   float grad_norm = 0;
   float learning_rate = 0;
   swarm::FetchProgress fetch;
@@ -123,6 +130,7 @@ class Peer {
   struct Asked {
     JoinAsk ask;
     Joiner joiner;
+    std::uint32_t uses_left = UINT32_MAX;
     bool proved = false;
   };
 
@@ -155,6 +163,8 @@ class Peer {
   void Fail(const Error& error, Effects& out);
   void Problem(const PeerId& peer, std::string text, Effects& out) const;
   void Refresh(Time now, Effects& out);
+  std::set<PeerId> Voters() const;
+  std::string TooSlow(Time now) const;
   bool BehindAlone(Time now);
 
   // peer_sync.cc: records, reduced bytes, whole states; serving them
@@ -166,7 +176,7 @@ class Peer {
   void OnLeaves(const PeerId& from, const Leaves& leaves, Time now, Effects& out);
   void CarryFetch(swarm::Fetcher::Effects effects, Time now, Effects& out);
   void StoreFetched(const Hash& id, const Blob& bytes, Time now, Effects& out);
-  void OnGet(const PeerId& from, const swarm::GetObjects& get, Effects& out);
+  void OnGet(const PeerId& from, const swarm::GetObjects& get, Time now, Effects& out);
   void IndexRound(Round round);
   void StopFetching();
 
@@ -208,6 +218,7 @@ class Peer {
   std::optional<Time> leaving_since_;
   bool paused_ = false;
   std::optional<Time> finished_since_;
+  Time last_served_{};                      ///< an object that somebody asked for
   std::optional<Time> behind_alone_since_;  ///< bytes are missing and nobody connected has them
 
   Round state_round_ = 0;  ///< the engine holds the state after this record
@@ -224,6 +235,7 @@ class Peer {
   double loss_ = 0;
   float grad_norm_ = 0;
   float learning_rate_ = 0;
+  Round measured_round_ = 0;  ///< whose loss_ and so on these are
 
   std::map<PeerId, Remote> remotes_;
   std::set<PeerId> direct_;       ///< connected by a link of its own

@@ -31,16 +31,17 @@ void Peer::OnJoinAsk(const PeerId& from, const JoinAsk& ask, Time, Effects& out)
   }
   const auto held = asked_.find(from);
   if (held != asked_.end() && held->second.ask.head == ask.head) return;
-  Joiner joiner{ask.key, std::nullopt};
+  Asked asked{ask, {ask.key, std::nullopt}};
   if (!chain_.WasMember(from)) {
-    auto invite = admit_(ask, chain_);
-    if (!invite) {
-      out.push_back(Send{from, JoinRefused{invite.error().ToString()}});
+    const auto admission = admit_(ask, chain_);
+    if (!admission) {
+      out.push_back(Send{from, JoinRefused{admission.error().ToString()}});
       return;
     }
-    joiner.invite = *invite;
+    asked.joiner.invite = admission->invite;
+    asked.uses_left = admission->uses_left;
   }
-  asked_[from] = Asked{ask, joiner, false};
+  asked_[from] = std::move(asked);
   const std::uint64_t job = ids_.Take();
   possession_jobs_.emplace(job, from);
   out.push_back(Compute{job, PossessionJob{from, ask.head.hash}});
@@ -56,14 +57,18 @@ void Peer::OnJoinRefused(const PeerId& from, const JoinRefused& refused, Effects
   }
 }
 
-// Those who hold the head's state; a proof about an older one is forgotten.
+// Those who hold the head's state; a proof about an older one is forgotten. One record lists no
+// more of an invite than are left of it (R15).
 void Peer::UpdateJoiners() {
   const Head head = HeadOf(chain_.head());
   std::erase_if(asked_, [&](const auto& asked) { return asked.second.ask.head != head; });
   if (!machine_) return;
   std::vector<Joiner> joiners;
+  std::map<Hash, std::uint32_t> uses;
   for (const auto& [peer, asked] : asked_) {
-    if (asked.proved) joiners.push_back(asked.joiner);
+    if (!asked.proved) continue;
+    if (asked.joiner.invite && ++uses[*asked.joiner.invite] > asked.uses_left) continue;
+    joiners.push_back(asked.joiner);
   }
   machine_->SetJoiners(std::move(joiners));
 }
@@ -107,14 +112,20 @@ void Peer::LeaveTick(Time now, Effects& out) {
     const bool all = std::all_of(remotes_.begin(), remotes_.end(), [&](const auto& r) {
       return r.second.greeted && r.second.hello.head.round >= chain_.rounds();
     });
-    if (AtHead() && (all || now - *finished_since_ > options_.finish_limit)) {
-      Enter(PeerState::kStopped, "finished", out);
+    // One who was started again after the end is there for those who missed it.
+    const bool served = all && (resumed_at_ < chain_.rounds() ||
+                                chain_.head().body.members.size() == 1 || !remotes_.empty());
+    const Time idle_since = std::max(*finished_since_, last_served_);
+    if (AtHead() && (served || now - idle_since > options_.finish_limit)) {
+      Enter(PeerState::kStopped, fmt::format("finished: all {} rounds are done", chain_.rounds()),
+            out);
     }
     return;
   }
   if (!leaving_since_) return;
   constexpr Duration kPatience = 3s;
-  const bool patient = now - *leaving_since_ <= kPatience;
+  constexpr Duration kPatienceForLost = 10s;  ///< of whom it is not known that they have ended
+  const Duration leaving = now - *leaving_since_;
   const auto& members = chain_.head().body.members;
   const auto quorum_of = [&](const auto& counts) {
     std::set<PeerId> who;
@@ -126,7 +137,7 @@ void Peer::LeaveTick(Time now, Effects& out) {
   if (Listed()) {  // the others went, too: nobody is left to leave to
     const bool here =
         quorum_of([&](const PeerId& id) { return id == env_.self || presence_.Present(id); });
-    if (members.size() == 1 || (!here && !patient)) {
+    if (members.size() == 1 || (!here && leaving > kPatience)) {
       Enter(PeerState::kStopped, "stopped without leaving: no quorum of the others is here", out);
       return;
     }
@@ -138,13 +149,18 @@ void Peer::LeaveTick(Time now, Effects& out) {
     });
     // Processes that have ended ask for nothing; when they come back they fetch from each other.
     const bool run = quorum_of([&](const PeerId& id) { return !presence_.gone.contains(id); });
-    if (held || (!run && !patient)) {
+    const bool linked =
+        quorum_of([&](const PeerId& id) { return presence_.connected.contains(id); });
+    if (held || (!run && leaving > kPatience) || (!linked && leaving > kPatienceForLost)) {
       Enter(PeerState::kStopped, "left", out);
       return;
     }
   }
-  if (now - *leaving_since_ > options_.leave_limit) {
-    Enter(PeerState::kStopped, "left without being delisted: it counts as killed", out);
+  if (leaving > options_.leave_limit) {
+    Enter(PeerState::kStopped,
+          Listed() ? "left without being delisted: it counts as killed"
+                   : "left; the others have not confirmed that they hold the record of it",
+          out);
   }
 }
 

@@ -15,10 +15,10 @@ void Peer::Decided(Time now, Effects& out) {
     return;
   }
   loss_ = machine_->loss() > 0 ? machine_->loss() : loss_;
+  measured_round_ = record.body.round;
   grad_norm_ = machine_->grad_norm();
   learning_rate_ = machine_->learning_rate();
-  if (machine_->term() == 0)
-    LearnExchangeTime(std::max<Duration>(machine_->exchange_time(now), 1ms));
+  LearnExchangeTime(std::max<Duration>(machine_->exchange_time(now), 1ms));
   record_token_ = ids_.Take();
   out.push_back(Persist{record_token_, AppendRecord{chain_.head().Encode()}});
   Advance(now, out);

@@ -19,7 +19,10 @@ void Peer::OnHello(const PeerId& from, const Hello& hello, Time now, Effects& ou
   if (hello.seen_seq > own_seq) {
     const bool news = !rolled_back_;
     rolled_back_ = true;
-    rolled_back_at_ = std::max(rolled_back_at_, hello.head.round);
+    // Its old listing may go on until the records say otherwise; a listing after that is a new one.
+    const Member* self = FindMember(chain_.head().body.members, env_.self);
+    if (news || (self != nullptr && self->since <= rolled_back_at_))
+      rolled_back_at_ = std::max(rolled_back_at_, hello.head.round);
     seen_own_seq_ = std::max(seen_own_seq_, hello.seen_seq);
     machine_.reset();
     if (news)
@@ -31,8 +34,10 @@ void Peer::OnHello(const PeerId& from, const Hello& hello, Time now, Effects& ou
           out);
   }
   const auto seen = seen_seq_.find(from);
-  if (seen != seen_seq_.end() && hello.seq < seen->second && hello.head.round <= chain_.rounds() &&
-      IsMember(chain_.head().body.members, from)) {
+  const Member* listed = FindMember(chain_.head().body.members, from);
+  // What it said before it held the record that lists it as new does not count against it.
+  if (seen != seen_seq_.end() && hello.seq < seen->second && listed != nullptr &&
+      hello.head.round >= listed->since && hello.head.round <= chain_.rounds()) {
     unfit_.insert(from);
   } else {
     unfit_.erase(from);
@@ -264,7 +269,8 @@ void Peer::IndexRound(Round round) {
   }
 }
 
-void Peer::OnGet(const PeerId& from, const swarm::GetObjects& get, Effects& out) {
+void Peer::OnGet(const PeerId& from, const swarm::GetObjects& get, Time now, Effects& out) {
+  last_served_ = now;
   for (const Hash& id : get.ids) {
     if (machine_) {
       if (const auto tile = machine_->FindTile(id)) {

@@ -60,9 +60,11 @@ void Peer::Refresh(Time now, Effects& out) {
           fmt::format("the bytes of round {} are not here, and nobody who has them is connected",
                       state_round_ + 1),
           out);
-  } else if (state_round_ < chain_.rounds()) {
+  } else if (state_round_ + 1 < chain_.rounds() ||
+             (state_round_ < chain_.rounds() && !(machine_ && machine_->decided()))) {
     Enter(PeerState::kSyncing,
-          fmt::format("applying round {} of {}", state_round_ + 1, chain_.rounds()), out);
+          fmt::format("applying round {} of {}{}", state_round_ + 1, chain_.rounds(), TooSlow(now)),
+          out);
   } else if (finished_since_) {
     Enter(PeerState::kWorking, "finished; serving those who are not there yet", out);
   } else if (leaving_since_) {
@@ -77,22 +79,50 @@ void Peer::Refresh(Time now, Effects& out) {
   } else if (!Listed()) {
     Enter(PeerState::kJoining, reason_.empty() ? "asking to be listed" : reason_, out);
   } else {
-    std::set<PeerId> present{env_.self};
-    for (const Member& m : chain_.head().body.members) {
-      if (presence_.Present(m.id)) present.insert(m.id);
-    }
-    const auto missing =
-        MissingForQuorum(chain_.head().body.members, present, options_.config.quorum);
-    if (!missing.empty()) {
+    const std::vector<Member>& members = chain_.head().body.members;
+    const std::set<PeerId> voters = Voters();
+    const auto needed = MissingForQuorum(members, voters, options_.config.quorum);
+    if (!needed.empty()) {
       std::string who;
-      for (const PeerId& p : missing) who += (who.empty() ? "" : ", ") + p.Short();
-      Enter(PeerState::kWaiting, "no quorum; waiting for " + who, out);
+      std::size_t absent = 0;
+      for (const Member& m : members) {
+        if (voters.contains(m.id)) continue;
+        who += (who.empty() ? "" : ", ") + m.id.Short();
+        ++absent;
+      }
+      const std::string count =
+          absent > needed.size() ? fmt::format("{} of ", needed.size()) : std::string();
+      Enter(PeerState::kWaiting, fmt::format("no quorum; waiting for {}{}", count, who), out);
     } else if (machine_ == nullptr && fence_) {
       Enter(PeerState::kStarting, "hearing from the others", out);
     } else {
       Enter(PeerState::kWorking, "", out);
     }
   }
+}
+
+// R11: a peer whose link can never catch up is told the rate it would need.
+std::string Peer::TooSlow(Time now) const {
+  if (!fetcher_ || chain_.rounds() == 0) return {};
+  std::uint32_t slowest = 0;
+  for (const Contribution& c : chain_.head().body.contributions)
+    slowest = std::max(slowest, c.millis);
+  const double round = std::max<double>(slowest, 1) / 1e3 + Seconds(exchange_time_);
+  const double needed = static_cast<double>(layout_.total()) / round;
+  const double has = fetcher_->Progress(now).bytes_per_second;
+  if (has <= 0 || has >= needed) return {};
+  return fmt::format("; {:.0f} kB/s arrive, to catch up it takes more than {:.0f} kB/s", has / 1e3,
+                     needed / 1e3);
+}
+
+// Members who are here and whose votes count; who came back behind its own words has none (R9).
+std::set<PeerId> Peer::Voters() const {
+  std::set<PeerId> voters;
+  for (const Member& m : chain_.head().body.members) {
+    const bool here = m.id == env_.self ? !rolled_back_ : presence_.Present(m.id);
+    if (here && !unfit_.contains(m.id)) voters.insert(m.id);
+  }
+  return voters;
 }
 
 void Peer::Problem(const PeerId& peer, std::string text, Effects& out) const {
@@ -107,17 +137,15 @@ PeerView Peer::View(Time now) const {
   view.head = HeadOf(applied());
   view.tokens = applied().body.tokens;
   view.members = applied().body.members;
-  std::set<PeerId> present{env_.self};
-  for (const Member& m : view.members) {
-    if (presence_.Present(m.id)) present.insert(m.id);
-  }
-  view.waits_for = MissingForQuorum(view.members, present, options_.config.quorum);
-  if (view.waits_for.empty() && behind_alone_since_ && state_ == PeerState::kWaiting) {
+  const std::set<PeerId> voters = Voters();
+  view.critical = Critical(view.members, voters, options_.config.quorum);
+  view.unfit = unfit_;
+  if (state_ == PeerState::kWaiting) {
     for (const Member& m : view.members) {
-      if (m.id != env_.self) view.waits_for.push_back(m.id);
+      if (m.id != env_.self && (behind_alone_since_ || !voters.contains(m.id)))
+        view.waits_for.push_back(m.id);
     }
   }
-  view.critical = Critical(view.members, present, options_.config.quorum);
   if (machine_) {
     view.leader = machine_->leader();
     view.term = machine_->term();
@@ -125,9 +153,12 @@ PeerView Peer::View(Time now) const {
   } else if (!view.members.empty()) {
     view.leader = LeaderOf(view.members, view.head.round + 1, 0);
   }
-  view.loss = loss_;
-  view.grad_norm = grad_norm_;
-  view.learning_rate = learning_rate_;
+  if (measured_round_ == state_round_) {
+    view.measured = true;
+    view.loss = loss_;
+    view.grad_norm = grad_norm_;
+    view.learning_rate = learning_rate_;
+  }
   if (fetcher_) view.fetch = fetcher_->Progress(now);
   return view;
 }

@@ -174,9 +174,15 @@ Result<CorpusStats> ReadCorpus(const DataConfig& config,
                                : reader.ReadTextFile(path, map.bytes()));
   }
   if (reader.stats.documents == 0) {
+    std::string first;
+    if (!reader.stats.bad_lines.empty()) {
+      const BadLine& bad = reader.stats.bad_lines[0];
+      first = fmt::format("; the first: {}{}: {}", bad.file,
+                          bad.line > 0 ? fmt::format(":{}", bad.line) : "", bad.reason);
+    }
     return MakeError(Code::kInvalid,
-                     fmt::format("the corpus has no document ({} files, {} bad lines)",
-                                 reader.stats.files.size(), reader.stats.bad_count));
+                     fmt::format("the corpus has no document ({} files, {} bad lines{})",
+                                 reader.stats.files.size(), reader.stats.bad_count, first));
   }
   return std::move(reader.stats);
 }

@@ -15,10 +15,19 @@ namespace {
 constexpr std::size_t kComputeQueue = 65536;
 constexpr std::size_t kStorageQueue = 65536;
 
-Result<crypto::SigningKey> PeerKey(const std::string& dir) {
+constexpr std::string_view kKeyHint =
+    "bring back a copy of keys/peer, or join anew with an empty folder";
+
+Result<crypto::SigningKey> PeerKey(const std::string& dir, bool had_one) {
   const std::string path = dir + "/keys/peer";
   auto key = crypto::SigningKey::Load(path);
+  if (!key && key.error().code == Code::kInvalid) {
+    return MakeError(Code::kCorrupt, key.error().message, std::string(kKeyHint));
+  }
   if (key || key.error().code != Code::kNotFound) return key;
+  if (had_one) {
+    return MakeError(Code::kCorrupt, fmt::format("{} is missing", path), std::string(kKeyHint));
+  }
   const crypto::SigningKey made = crypto::SigningKey::Generate();
   LOOM_RETURN_IF_ERROR(made.Save(path));
   return made;
@@ -37,19 +46,29 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
                   Disk(), options.dir,
                   {.pid = ::getpid(), .keep_checkpoints = options.local.keep_checkpoints}));
   LOOM_RETURN_IF_ERROR(Disk().MakeDirs(options.dir + "/keys", store::Access::kPrivate));
-  LOOM_ASSIGN(crypto::SigningKey key, PeerKey(options.dir));
-  if (const auto id = folder.ReadKey("peer-id")) {  // a damaged key must not pass for a stranger's
+  const auto id = folder.ReadKey("peer-id");
+  LOOM_ASSIGN(crypto::SigningKey key, PeerKey(options.dir, id.ok() || folder.has_run()));
+  if (id) {  // a damaged key must not pass for a stranger's
     if (std::string(AsText(*id)) != key.id().Hex()) {
       return MakeError(
           Code::kCorrupt,
-          fmt::format("{}/keys/peer is the key of {}, this folder is {}'s", options.dir,
-                      key.id().Short(), std::string(AsText(*id)).substr(0, 8)),
-          "bring back a copy of keys/peer, or join anew with an empty folder");
+          fmt::format(
+              "{}/keys/peer is the key of {}, keys/peer-id says {:.80}: one of them is damaged",
+              options.dir, key.id().Hex(), std::string(AsText(*id))),
+          std::string(kKeyHint));
     }
   } else {
     const std::string hex = key.id().Hex();
     LOOM_RETURN_IF_ERROR(folder.WriteKey("peer-id", AsBytes(hex)));
   }
+  if (options.listen_as_before) {
+    if (const auto kept = folder.ReadKey("listen")) {
+      options.listen.clear();
+      if (!kept->empty()) options.listen = {std::string(AsText(*kept))};
+    }
+  }
+  const std::string listen = options.listen.empty() ? "" : options.listen[0];
+  LOOM_RETURN_IF_ERROR(folder.WriteKey("listen", AsBytes(listen)));
   if (!options.invite_token.empty()) {
     LOOM_RETURN_IF_ERROR(folder.WriteKey("invite", AsBytes(options.invite_token)));
   } else if (const auto kept = folder.ReadKey("invite")) {  // killed before it was listed, say
@@ -218,7 +237,9 @@ void Node::Tick() {
       Step([](collab::Peer& core, Time at, collab::Effects& out) { core.Leave(at, out); });
     } else {
       Stop({collab::PeerState::kStopped,
-            "stopped by its user; the folder resumes with: loom join --dir " + options_.dir});
+            "interrupted; go on with: " + (options_.resume_with.empty()
+                                               ? "loom join --dir " + options_.dir
+                                               : options_.resume_with)});
     }
   }
   DialDue();

@@ -36,8 +36,11 @@ struct NodeOptions {
   train::LocalConfig local;
   std::optional<swarm::Invite> invite;  ///< join: where the run is and what to show
   std::string invite_token;
-  std::vector<std::string> listen;                 ///< HOST:PORT; empty: this peer only dials out
-  std::string isa = "auto";                        ///< kernel path of agreed arithmetic and codecs
+  std::vector<std::string> listen;  ///< HOST:PORT; empty: this peer only dials out
+  bool listen_as_before =
+      false;                 ///< `listen` is a default: an earlier start's choice goes before it
+  std::string resume_with;   ///< the command that goes on with this folder; empty: loom join
+  std::string isa = "auto";  ///< kernel path of agreed arithmetic and codecs
   std::function<void(const json::Object&)> event;  ///< NDJSON events; reactor thread
   std::function<void(const std::string&)> say;     ///< lines for people; reactor thread
   std::function<void(const std::string&)> progress;
@@ -99,8 +102,7 @@ class Node final : public net::TransportEvents {
   void OnControl(const std::string& request, const net::ControlServer::Reply& reply);
 
   // node_invite.cc: who may come in
-  Result<std::optional<Hash>> CheckInvite(const std::string& token,
-                                          const collab::Chain& chain) const;
+  Result<collab::Admission> CheckInvite(const std::string& token, const collab::Chain& chain) const;
   std::optional<std::string> AdmitPeer(const net::PeerInfo& peer) const;
   std::vector<std::string> OwnAddresses() const;
 
@@ -111,6 +113,7 @@ class Node final : public net::TransportEvents {
   void FetchData();
   void OnBootstrapObject(const PeerId& from, const collab::Message& message);
   void CarryDataFetch(swarm::Fetcher::Effects effects);
+  void ShowDataProgress(Time now);
   void FinishDataFetch();
   /// On the storage thread; then `then` here. An error ends this node.
   void WriteData(std::function<Status(DataWriter&)> what, std::function<void()> then = {});
@@ -183,6 +186,9 @@ class Node final : public net::TransportEvents {
   Time data_progress_{};
   std::uint32_t data_restarts_ = 0;
   bool told_lack_ = false;  ///< that the data cannot be fetched from anybody
+  bool told_fetching_ = false;
+  std::uint64_t data_bytes_seen_ = 0;  ///< read from sockets, when they last were progress
+  Time data_shown_{};
   Time began_{};
   Time asked_{};  ///< for the run's record or its lists of pieces
   std::vector<std::string> reach_failures_;
@@ -199,6 +205,7 @@ class Node final : public net::TransportEvents {
   // reports
   Time last_status_{};
   Time round_started_{};
+  std::optional<std::pair<Round, Time>> first_measured_;
   std::uint64_t tokens_reported_ = 0;
   std::uint64_t bytes_up_reported_ = 0;
   std::uint64_t bytes_down_reported_ = 0;

@@ -15,6 +15,7 @@ namespace {
 
 constexpr Duration kReachLimit = 20s;
 constexpr Duration kStalled = 4s;
+constexpr std::uint64_t kTrickle = 8192;  ///< bytes in that time that are more than heartbeats
 constexpr Duration kAskAgain = 2s;  // a question can be lost with the connection that carried it
 
 std::string DataPath(const std::string& dir) { return dir + "/" + std::string(kDataFolder); }
@@ -123,8 +124,10 @@ void Node::FetchData() {
   }
   std::uint64_t bytes = 0;
   for (const DataFile& f : missing_data_) bytes += f.ref.size;
-  Say(fmt::format("Fetching {} data files, {:.1f} MB.", missing_data_.size(),
-                  static_cast<double>(bytes) / 1e6));
+  if (!std::exchange(told_fetching_, true)) {
+    Say(fmt::format("Fetching {} data files, {:.1f} MB.", missing_data_.size(),
+                    static_cast<double>(bytes) / 1e6));
+  }
   data_progress_ = reactor_.Now();
   data_fetcher_ = std::make_unique<swarm::Fetcher>(swarm::FetchOptions{});
   if (!data_writer_) data_writer_ = std::make_shared<DataWriter>(Disk(), DataPath(options_.dir));
@@ -156,6 +159,17 @@ void Node::CarryDataFetch(swarm::Fetcher::Effects effects) {
   }
   if (data_fetcher_ && data_fetcher_->done() && wanted_lists_.size() == missing_data_.size())
     FinishDataFetch();
+}
+
+void Node::ShowDataProgress(Time now) {
+  constexpr Duration kEvery = 2s;
+  const swarm::FetchProgress progress = data_fetcher_->Progress(now);
+  if (!options_.progress || now - data_shown_ < kEvery || progress.bytes_total == 0) return;
+  data_shown_ = now;
+  options_.progress(fmt::format("fetching the data: {} % of {:.1f} MB, {:.0f} kB/s",
+                                100 * progress.bytes_done / progress.bytes_total,
+                                static_cast<double>(progress.bytes_total) / 1e6,
+                                progress.bytes_per_second / 1e3));
 }
 
 void Node::FinishDataFetch() {
@@ -285,7 +299,15 @@ void Node::BootstrapTick() {
   }
   if (data_fetcher_) {
     CarryDataFetch(data_fetcher_->Tick(now));
-    if (!data_fetcher_ || now - data_progress_ < kStalled) return;
+    if (!data_fetcher_) return;
+    ShowDataProgress(now);
+    // A piece takes long over a slow link: bytes that come in are progress, too.
+    const std::uint64_t read = transport_->Stats().read;
+    if (read - data_bytes_seen_ >= kTrickle) {
+      data_bytes_seen_ = read;
+      data_progress_ = now;
+    }
+    if (now - data_progress_ < kStalled) return;
     if (up_.empty()) {
       if (!std::exchange(told_lack_, true)) Say("Waiting: " + LackOfData() + ".");
       return;

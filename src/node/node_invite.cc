@@ -41,8 +41,8 @@ Result<std::string> Node::MakeInvite(std::int64_t seconds, std::uint32_t uses) {
 }
 
 // R15: any member admits on an owner's word, as often as the invite says, counted in records.
-Result<std::optional<Hash>> Node::CheckInvite(const std::string& token,
-                                              const collab::Chain& chain) const {
+Result<collab::Admission> Node::CheckInvite(const std::string& token,
+                                            const collab::Chain& chain) const {
   if (token.empty()) {
     return MakeError(Code::kRefused, "this run needs an invite",
                      "ask a member for a loom1... invite");
@@ -59,7 +59,7 @@ Result<std::optional<Hash>> Node::CheckInvite(const std::string& token,
         fmt::format("the invite is used up: {} of {} uses", chain.InviteUses(id), invite.max_uses),
         "ask for a new one: loom invite --dir DIR");
   }
-  return std::optional<Hash>(id);
+  return collab::Admission{id, invite.max_uses - chain.InviteUses(id)};
 }
 
 // At the door: members past and present are known by their key, everybody else shows an invite.

@@ -29,12 +29,16 @@ void Node::ReportRound(Round round) {
   bytes_up_reported_ = stats.written;
   bytes_down_reported_ = stats.read;
 
+  // Of a round that was only caught up with, nothing of this is known.
+  const auto measured = [&](double value) {
+    return view.measured ? json::Value(value) : json::Value();
+  };
   json::Object metrics{{"step", json::Value(round)},
                        {"tokens", json::Value(view.tokens)},
-                       {"loss", json::Value(view.loss)},
-                       {"lr", json::Value(static_cast<double>(view.learning_rate))},
-                       {"grad_norm", json::Value(static_cast<double>(view.grad_norm))},
-                       {"tokens_per_second", json::Value(rate)},
+                       {"loss", measured(view.loss)},
+                       {"lr", measured(static_cast<double>(view.learning_rate))},
+                       {"grad_norm", measured(static_cast<double>(view.grad_norm))},
+                       {"tokens_per_second", measured(rate)},
                        {"bytes_sent", json::Value(stats.written)},
                        {"bytes_received", json::Value(stats.read)},
                        {"peers", json::Value(static_cast<std::uint64_t>(view.members.size()))}};
@@ -54,18 +58,21 @@ void Node::ReportRound(Round round) {
 
   const std::uint64_t last = run_->spec.sync.rounds;
   std::string eta;
-  if (last > round) {
-    const double left = Seconds(now - began_) / static_cast<double>(std::max<Round>(1, round)) *
+  if (view.measured && !first_measured_) first_measured_ = {round, now};
+  if (last > round && view.measured && round > first_measured_->first) {
+    const double left = Seconds(now - first_measured_->second) /
+                        static_cast<double>(round - first_measured_->first) *
                         static_cast<double>(last - round);
     eta = fmt::format("  {:.0f} s left", left);
   }
-  if (options_.progress) {
-    options_.progress(
-        fmt::format("round {}{}  loss {:.3f}  {}{} peers  up {:.2f} MB  down {:.2f} MB  "
-                    "norm {:.2f}{}",
-                    round, last > 0 ? fmt::format("/{}", last) : "", view.loss,
-                    rate > 0 ? fmt::format("{:.0f} tok/s  ", rate) : "", view.members.size(),
-                    up / 1e6, down / 1e6, view.grad_norm, eta));
+  const auto& show = round == last ? options_.say : options_.progress;  // the last one stays
+  if (show) {
+    show(fmt::format("round {}{}  {}{}{} peers  up {:.2f} MB  down {:.2f} MB{}{}", round,
+                     last > 0 ? fmt::format("/{}", last) : "",
+                     view.measured ? fmt::format("loss {:.3f}  ", view.loss) : "caught up  ",
+                     view.measured && rate > 0 ? fmt::format("{:.0f} tok/s  ", rate) : "",
+                     view.members.size(), up / 1e6, down / 1e6,
+                     view.measured ? fmt::format("  norm {:.2f}", view.grad_norm) : "", eta));
   }
   if (finish_after_round_) Stop({collab::PeerState::kStopped, "finished its round as asked"});
 }
@@ -108,7 +115,7 @@ json::Object Node::StatusJson() const {
     out.emplace_back("leader", json::Value(view.leader.Hex()));
     out.emplace_back("term", json::Value(std::uint64_t{view.term}));
     out.emplace_back("phase", json::Value(std::string(view.phase)));
-    out.emplace_back("loss", json::Value(view.loss));
+    out.emplace_back("loss", view.measured ? json::Value(view.loss) : json::Value());
     for (const PeerId& p : view.waits_for) waits.push_back(json::Value(p.Hex()));
     for (const PeerId& p : view.critical) critical.push_back(json::Value(p.Hex()));
     std::set<PeerId> shown;
@@ -119,14 +126,17 @@ json::Object Node::StatusJson() const {
       const std::string state = self            ? std::string(collab::PeerStateName(view.state))
                                 : !stats        ? "unreachable"
                                 : stats->silent ? "silent"
-                                : member        ? "working"
-                                                : "joining";
+                                : view.unfit.contains(id) ? "waiting"
+                                : member                  ? "working"
+                                                          : "joining";
       json::Object peer{{"id", json::Value(id.Hex())},
                         {"state", json::Value(state)},
                         {"reason", json::Value(self            ? view.reason
                                                : !stats        ? "not connected"
                                                : stats->silent ? "nothing heard for two seconds"
-                                                               : "")},
+                                               : view.unfit.contains(id)
+                                                   ? "its folder is older than its words; no vote"
+                                                   : "")},
                         {"member", json::Value(member)},
                         {"self", json::Value(self)}};
       if (stats) peer.emplace_back("rtt_ms", json::Value(Seconds(stats->rtt) * 1e3));

@@ -243,6 +243,12 @@ Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
   LOOM_ASSIGN(out.peer.records, ReadRecords(folder, genesis, config, tiles.num_tiles()));
   const std::vector<Record>& records = out.peer.records;
   LOOM_ASSIGN(out.peer.voter, ReadVotes(folder));
+  if (out.peer.voter.id.round > records.size() + 1) {
+    out.notes.push_back(fmt::format(
+        "{}/records.log ends at round {}, and this key has voted in round {}: the rounds "
+        "between are fetched, or done again by a peer that was alone",
+        folder.path(), records.size(), out.peer.voter.id.round));
+  }
   out.peer.resumed = !records.empty() || folder.votes().size() > 0;
 
   LOOM_ASSIGN(const Round checkpoint, LoadCheckpoint(folder, layout, records, engine, out));

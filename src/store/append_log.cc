@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "crypto/hash.h"
+#include "store/log_entry.h"
 #include "wire/bytes_io.h"
 
 namespace loom::store {
@@ -11,59 +12,7 @@ namespace {
 
 constexpr std::string_view kMagic = "LOOMLOG1";
 constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kHeadBytes = 24;
-constexpr std::size_t kCheckBytes = 8;
 constexpr std::size_t kSearchWindow = 1u << 20;
-
-struct Head {
-  std::uint32_t length = 0;
-  std::uint64_t number = 0;
-  std::uint64_t synced = 0;
-};
-
-ByteView FirstBytes(const Hash& hash, std::size_t n) { return hash.View().first(n); }
-
-bool Same(ByteView a, ByteView b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
-
-Hash HeadCheck(const Hash& file_id, const Head& head) {
-  wire::Writer out;
-  out.Id(file_id);
-  out.Raw(AsBytes("head"));
-  out.Int(head.length);
-  out.Int(head.number);
-  out.Int(head.synced);
-  return crypto::Sha256(out.bytes());
-}
-
-Hash PayloadCheck(const Hash& file_id, std::uint64_t number, ByteView payload) {
-  wire::Writer prefix;
-  prefix.Id(file_id);
-  prefix.Int(number);
-  crypto::Sha256Stream stream;
-  stream.Update(prefix.bytes());
-  stream.Update(payload);
-  return stream.Finish();
-}
-
-void EncodeEntry(wire::Writer& out, const Hash& file_id, std::uint64_t number, std::uint64_t synced,
-                 ByteView payload) {
-  const Head head{static_cast<std::uint32_t>(payload.size()), number, synced};
-  out.Int(head.length);
-  out.Int(head.number);
-  out.Int(head.synced);
-  out.Raw(FirstBytes(HeadCheck(file_id, head), 4));
-  out.Raw(payload);
-  out.Raw(FirstBytes(PayloadCheck(file_id, number, payload), kCheckBytes));
-}
-
-/// The head at the front of `bytes`, when its check is right.
-std::optional<Head> DecodeHead(const Hash& file_id, ByteView bytes) {
-  wire::Reader in(bytes.first(kHeadBytes));
-  const Head head{in.Int<std::uint32_t>(), in.Int<std::uint64_t>(), in.Int<std::uint64_t>()};
-  if (head.length > kMaxLogEntry || head.synced > head.number) return std::nullopt;
-  if (!Same(in.Raw(4), FirstBytes(HeadCheck(file_id, head), 4))) return std::nullopt;
-  return head;
-}
 
 Bytes EncodeHeader(const Hash& file_id) {
   wire::Writer out;
@@ -72,7 +21,7 @@ Bytes EncodeHeader(const Hash& file_id) {
   out.Int(std::uint32_t{0});
   out.Id(file_id);
   const Hash check = crypto::Sha256(out.bytes());
-  out.Raw(FirstBytes(check, kCheckBytes));
+  out.Raw(check.View().first(kLogCheckBytes));
   return std::move(out).Take();
 }
 
@@ -86,8 +35,9 @@ Result<Hash> DecodeHeader(const File& file, const std::string& path, const Hash&
   const auto version = in.Int<std::uint32_t>();
   (void)in.Int<std::uint32_t>();
   const Hash file_id = in.GetId<HashTag>();
-  const Hash check = crypto::Sha256(ByteView(raw).first(kLogHeaderBytes - kCheckBytes));
-  if (!Same(in.Raw(kCheckBytes), FirstBytes(check, kCheckBytes))) {
+  const Hash check = crypto::Sha256(ByteView(raw).first(kLogHeaderBytes - kLogCheckBytes));
+  const ByteView held = in.Raw(kLogCheckBytes);
+  if (!std::equal(held.begin(), held.end(), check.bytes.begin())) {
     return MakeError(Code::kCorrupt, fmt::format("{}: the header at offset 0 is damaged", path));
   }
   if (version != kVersion) {
@@ -105,40 +55,18 @@ Result<Hash> DecodeHeader(const File& file, const std::string& path, const Hash&
   return file_id;
 }
 
-/// The entry at `offset`, when all of it is right and it has the number `number`.
-Result<std::optional<Bytes>> ReadEntry(const File& file, const std::string& path,
-                                       const Hash& file_id, std::uint64_t offset, std::uint64_t end,
-                                       std::uint64_t number) {
-  if (end - offset < kLogEntryOverhead) return std::optional<Bytes>();
-  std::array<std::byte, kHeadBytes> raw{};
-  LOOM_RETURN_IF_ERROR(ReadExactly(file, path, offset, raw));
-  const auto head = DecodeHead(file_id, raw);
-  if (!head || head->number != number || head->length > end - offset - kLogEntryOverhead) {
-    return std::optional<Bytes>();
-  }
-  Bytes payload(head->length + kCheckBytes);
-  LOOM_RETURN_IF_ERROR(ReadExactly(file, path, offset + kHeadBytes, payload));
-  const ByteView view = payload;
-  const Hash check = PayloadCheck(file_id, number, view.first(head->length));
-  if (!Same(view.subspan(head->length), FirstBytes(check, kCheckBytes))) {
-    return std::optional<Bytes>();
-  }
-  payload.resize(head->length);
-  return std::optional<Bytes>(std::move(payload));
-}
-
 /// Whether a whole entry after `offset` says that entry `bad` had been synced when it was written.
 Result<bool> LaterEntryProvesSync(const File& file, const std::string& path, const Hash& file_id,
                                   std::uint64_t offset, std::uint64_t end, std::uint64_t bad) {
   Bytes window;
   for (std::uint64_t base = offset + 1; base + kLogEntryOverhead <= end;) {
-    window.resize(std::min<std::uint64_t>(kSearchWindow + kHeadBytes, end - base));
+    window.resize(std::min<std::uint64_t>(kSearchWindow + kLogHeadBytes, end - base));
     LOOM_RETURN_IF_ERROR(ReadExactly(file, path, base, window));
-    const std::size_t candidates = window.size() - kHeadBytes + 1;
+    const std::size_t candidates = window.size() - kLogHeadBytes + 1;
     for (std::size_t i = 0; i < candidates; ++i) {
-      const auto head = DecodeHead(file_id, ByteView(window).subspan(i));
+      const auto head = DecodeLogHead(file_id, ByteView(window).subspan(i));
       if (!head || head->synced <= bad) continue;
-      LOOM_ASSIGN(const auto entry, ReadEntry(file, path, file_id, base + i, end, head->number));
+      LOOM_ASSIGN(const auto entry, ReadLogEntry(file, path, file_id, base + i, end, head->number));
       if (entry) return true;
     }
     base += candidates;
@@ -146,32 +74,73 @@ Result<bool> LaterEntryProvesSync(const File& file, const std::string& path, con
   return false;
 }
 
+/// The one byte in which a header differs from the one that belongs there.
+std::optional<ByteRepair> HeaderRepair(ByteView held, const Hash& wanted) {
+  const Bytes right = EncodeHeader(wanted);
+  std::optional<ByteRepair> repair;
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    if (held[i] == right[i]) continue;
+    if (repair) return std::nullopt;
+    repair = ByteRepair{i, right[i], {}};
+  }
+  return repair;
+}
+
 struct Scan {
   Hash file_id;
   std::vector<std::uint64_t> offsets;
   std::uint64_t end = kLogHeaderBytes;
   std::optional<TornTail> torn;
+  std::vector<ByteRepair> repairs;
 };
+
+/// "PATH: ...", a line for each.
+std::vector<std::string> RepairNotes(const std::string& path, const Scan& scan) {
+  std::vector<std::string> notes;
+  for (const ByteRepair& r : scan.repairs) {
+    notes.push_back(fmt::format(
+        "{}: the disk changed the byte at offset {}; its check told which it was", path, r.offset));
+  }
+  return notes;
+}
 
 Result<Scan> ScanLog(const File& file, const std::string& path, const Hash& wanted,
                      const std::function<void(Bytes)>& entry_read) {
   Scan scan;
-  LOOM_ASSIGN(scan.file_id, DecodeHeader(file, path, wanted));
+  const auto header = DecodeHeader(file, path, wanted);
+  if (header) {
+    scan.file_id = *header;
+  } else {
+    if (header.error().code != Code::kCorrupt || wanted.IsZero()) return header.error();
+    Bytes raw(kLogHeaderBytes);
+    if (!ReadExactly(file, path, 0, raw)) return header.error();
+    auto repair = HeaderRepair(raw, wanted);
+    if (!repair) return header.error();
+    scan.repairs.push_back(std::move(*repair));
+    scan.file_id = wanted;
+  }
   LOOM_ASSIGN(const std::uint64_t size, file.Size());
   while (scan.end < size) {
     const std::uint64_t number = scan.offsets.size();
-    LOOM_ASSIGN(auto entry, ReadEntry(file, path, scan.file_id, scan.end, size, number));
+    LOOM_ASSIGN(auto entry, ReadLogEntry(file, path, scan.file_id, scan.end, size, number));
     if (!entry) {
       LOOM_ASSIGN(const bool promised,
                   LaterEntryProvesSync(file, path, scan.file_id, scan.end, size, number));
-      if (promised) {
-        return MakeError(Code::kCorrupt,
-                         fmt::format("{}: entry {} at offset {} is damaged, and later ones are not",
-                                     path, number, scan.end),
-                         "the disk changed what was written; join again with a new folder");
+      if (!promised) {
+        scan.torn = TornTail{scan.end, size - scan.end, number};
+        break;
       }
-      scan.torn = TornTail{scan.end, size - scan.end, number};
-      break;
+      LOOM_ASSIGN(auto repair, FindByteRepair(file, path, scan.file_id, scan.end, size, number));
+      if (!repair) {
+        return MakeError(
+            Code::kCorrupt,
+            fmt::format("{}: entry {} at offset {} is damaged, and later ones are not", path,
+                        number, scan.end),
+            "the disk changed what was written: bring back a copy of the file, or join "
+            "again with a new folder");
+      }
+      entry = repair->payload;
+      scan.repairs.push_back(std::move(*repair));
     }
     scan.offsets.push_back(scan.end);
     scan.end += entry->size() + kLogEntryOverhead;
@@ -189,6 +158,7 @@ Result<LogContents> ReadLog(const FileSystem& fs, const std::string& path, const
                 contents.entries.push_back(std::move(entry));
               }));
   contents.torn = scan.torn;
+  contents.repaired = RepairNotes(path, scan);
   return contents;
 }
 
@@ -202,6 +172,9 @@ Result<AppendLog> AppendLog::Open(FileSystem& fs, const std::string& path, const
   log.offsets_ = std::move(scan.offsets);
   log.end_ = scan.end;
   log.torn_ = scan.torn;
+  log.repaired_ = RepairNotes(path, scan);
+  for (const ByteRepair& repair : scan.repairs)
+    LOOM_RETURN_IF_ERROR(log.file_->WriteAt(repair.offset, ByteView(&repair.value, 1)));
   if (log.torn_) LOOM_RETURN_IF_ERROR(log.file_->Truncate(log.end_));
   // What kill -9 left in the page cache was read above; from here on it is relied upon.
   LOOM_RETURN_IF_ERROR(log.file_->Sync());
@@ -229,7 +202,7 @@ Status AppendLog::Append(ByteView payload) {
   }
   LOOM_RETURN_IF_ERROR(Usable());
   wire::Writer out;
-  EncodeEntry(out, file_id_, offsets_.size(), synced_, payload);
+  EncodeLogEntry(out, file_id_, offsets_.size(), synced_, payload);
   if (Status status = file_->WriteAt(end_, out.bytes()); !status) {
     part_written_ = !file_->Truncate(end_);
     return status;
@@ -259,7 +232,7 @@ Result<Bytes> AppendLog::Read(std::uint64_t entry) const {
     return MakeError(Code::kNotFound,
                      fmt::format("{}: entry {} of {}", path_, entry, offsets_.size()));
   }
-  LOOM_ASSIGN(auto bytes, ReadEntry(*file_, path_, file_id_, offsets_[entry], end_, entry));
+  LOOM_ASSIGN(auto bytes, ReadLogEntry(*file_, path_, file_id_, offsets_[entry], end_, entry));
   if (!bytes) {
     return MakeError(Code::kCorrupt, fmt::format("{}: entry {} at offset {} is damaged", path_,
                                                  entry, offsets_[entry]));
@@ -289,7 +262,7 @@ Status AppendLog::Rewrite(const std::vector<Bytes>& entries) {
     const std::uint64_t number = offsets.size();
     offsets.push_back(out.bytes().size());
     // All of them are durable before any of them can be seen, so each may vouch for those before.
-    EncodeEntry(out, file_id_, number, number, entry);
+    EncodeLogEntry(out, file_id_, number, number, entry);
   }
   Status status = WriteFileAtomically(*fs_, path_, out.bytes());
   if (status) {

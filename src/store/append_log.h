@@ -1,7 +1,8 @@
 // An append-only file of entries that survives kill -9 and power cuts: votes and records live in
 // two of these. Every entry carries its length, number and a checksum, and how many entries before
 // it were known to be synced. So a reader tells a torn tail (bytes that never were promised: cut
-// and reported) from damage to something promised (kCorrupt, never cut).
+// and reported) from damage to something promised: a single changed byte is found by the checks and
+// put right, more is kCorrupt and never cut.
 //
 //   file  = magic "LOOMLOG1" | u32 version | u32 0 | file id (32) | check (8) | entry*
 //   entry = u32 length | u64 number | u64 synced | head check (4) | payload | check (8)
@@ -35,6 +36,7 @@ struct TornTail {
 struct LogContents {
   std::vector<Bytes> entries;
   std::optional<TornTail> torn;
+  std::vector<std::string> repaired;  ///< bytes that the disk had changed, a line each
 };
 
 /// Reads a log without changing it, while its owner may be writing. `file_id` zero: any.
@@ -44,8 +46,9 @@ Result<LogContents> ReadLog(const FileSystem& fs, const std::string& path, const
 class AppendLog {
  public:
   /// Opens or creates. file_id binds entries to this file of this run. A torn tail is cut (see
-  /// torn()); a header of another version, run or file, or damage in the middle, is an error that
-  /// names the file, the entry and the offset.
+  /// torn()), a single changed byte before it is put right (see repaired()); a header of another
+  /// version, run or file, or more damage, is an error that names the file, the entry and the
+  /// offset.
   static Result<AppendLog> Open(FileSystem& fs, const std::string& path, const Hash& file_id);
 
   /// kLimit over kMaxLogEntry. When the write fails half-way the part is cut again.
@@ -58,6 +61,7 @@ class AppendLog {
   std::uint64_t synced() const { return synced_; }        ///< entries that survive a power cut
   std::uint64_t file_bytes() const { return end_; }
   const std::optional<TornTail>& torn() const { return torn_; }
+  const std::vector<std::string>& repaired() const { return repaired_; }
   Result<Bytes> Read(std::uint64_t entry) const;
   Result<std::vector<Bytes>> ReadAll() const;
   /// Replaces all entries by these, atomically and durably (votes of old rounds are dropped so).
@@ -78,6 +82,7 @@ class AppendLog {
   bool part_written_ = false;
   std::string broken_;
   std::optional<TornTail> torn_;
+  std::vector<std::string> repaired_;
 };
 
 }  // namespace loom::store

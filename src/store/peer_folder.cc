@@ -96,6 +96,12 @@ Result<PeerFolder> PeerFolder::Open(FileSystem& fs, const std::string& path,
   if (fs.Exists(JoinPath(path, "genesis"))) {
     LOOM_ASSIGN(folder.genesis_, ReadGenesis(fs, JoinPath(path, "genesis")));
     LOOM_RETURN_IF_ERROR(folder.OpenLogs());
+  } else if (fs.Exists(JoinPath(path, "records.log"))) {
+    return MakeError(
+        Code::kCorrupt,
+        fmt::format("{} is missing, and records.log is there", JoinPath(path, "genesis")),
+        "bring back the file (every member of the run has the same one), or give "
+        "another --dir");
   }
   return folder;
 }
@@ -104,10 +110,10 @@ Status PeerFolder::OpenLogs() {
   for (const char* name : {"votes.log", "records.log"}) {
     LOOM_ASSIGN(AppendLog log, AppendLog::Open(*fs_, JoinPath(path_, name), LogId(genesis_, name)));
     if (const auto& torn = log.torn()) {
-      notes_.push_back(
-          fmt::format("{}: cut {} bytes at offset {} that were never synced (entry {})",
-                      JoinPath(path_, name), torn->bytes, torn->offset, torn->entry));
+      notes_.push_back(fmt::format("{}: cut {} bytes at offset {} (entry {}): torn, or damaged",
+                                   JoinPath(path_, name), torn->bytes, torn->offset, torn->entry));
     }
+    notes_.insert(notes_.end(), log.repaired().begin(), log.repaired().end());
     (std::string_view(name) == "votes.log" ? votes_ : records_).emplace(std::move(log));
   }
   return {};

@@ -193,6 +193,17 @@ std::uint64_t TokensPerStep(const RunSpec& spec) {
   return std::uint64_t{spec.sync.batch} * spec.model.context;
 }
 
+Status FitVocab(RunSpec& spec, std::uint32_t tokenizer_vocab) {
+  if (spec.model.vocab != 0 && spec.model.vocab != tokenizer_vocab) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("model.vocab is {}, the tokenizer has {} tokens", spec.model.vocab,
+                                 tokenizer_vocab),
+                     "leave vocab out: it follows from the tokenizer");
+  }
+  spec.model.vocab = tokenizer_vocab;
+  return {};
+}
+
 Status ResolveSpec(RunSpec& spec) {
   model::ModelConfig sized = spec.model;
   if (sized.vocab == 0) sized.vocab = 256;

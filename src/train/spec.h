@@ -83,6 +83,8 @@ Result<RunFile> LoadRun(const std::string& path);
 /// Checks what no single key can: sizes that must fit each other. Fills what follows from others:
 /// sync.context, and schedule.total_tokens from the rounds when it is 0.
 Status ResolveSpec(RunSpec& spec);
+/// The tokenizer decides the vocabulary; another size in run.toml is an error that shows both.
+Status FitVocab(RunSpec& spec, std::uint32_t tokenizer_vocab);
 
 /// The commented run.toml that `loom init` writes: every key with its meaning, those at their
 /// default commented out. Parsing it gives the same run.
