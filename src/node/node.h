@@ -192,6 +192,7 @@ class Node final : public net::TransportEvents {
   Time began_{};
   Time asked_{};  ///< for the run's record or its lists of pieces
   std::vector<std::string> reach_failures_;
+  std::string last_refusal_;  ///< what a member said to this peer while it had no link
   bool reached_ = false;
 
   // compute thread

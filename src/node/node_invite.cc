@@ -31,7 +31,7 @@ Result<std::string> Node::MakeInvite(std::int64_t seconds, std::uint32_t uses) {
   }
   if (invite.addresses.empty()) {
     return MakeError(Code::kInvalid, "this peer listens nowhere, so an invite would lead nowhere",
-                     "give --listen or --announce");
+                     "start it with: loom host RUN.toml --dir DIR");
   }
   crypto::RandomBytes(invite.nonce);
   invite.expires = reactor_.WallSeconds() + seconds;

@@ -8,6 +8,7 @@ void Node::OnPeerUp(const net::PeerInfo& info) {
   if (stopping_) return;
   reached_ = true;
   up_.insert(info.id);
+  last_refusal_.clear();
   std::vector<std::string> texts = info.announced;
   if (info.listen_port != 0) {
     const auto colon = info.address.rfind(':');
@@ -117,6 +118,10 @@ void Node::OnDialFailed(const std::string& address, net::DialStep step, const Er
   if (!reached_ && reach_failures_.size() < 64) {
     reach_failures_.push_back(
         fmt::format("{}: {}: {}", address, net::DialStepName(step), error.message));
+  }
+  if (step == net::DialStep::kHello && error.code == Code::kRefused && up_.empty() && peer_ &&
+      std::exchange(last_refusal_, error.message) != error.message) {
+    Say(fmt::format("Refused by {}: {}.", address, error.message));
   }
   // A member that says no to the invite will say it again: no need to wait for the others' silence.
   if (!reached_ && !peer_ && step == net::DialStep::kHello && error.code == Code::kRefused) {

@@ -106,7 +106,8 @@ json::Object Node::StatusJson() const {
     const collab::PeerView view = peer_->View(reactor_.Now());
     out.emplace_back(
         "state", json::Value(std::string(collab::PeerStateName(end_ ? end_->state : view.state))));
-    out.emplace_back("reason", json::Value(end_ ? end_->reason : view.reason));
+    const std::string refused = last_refusal_.empty() ? "" : "; refused: " + last_refusal_;
+    out.emplace_back("reason", json::Value(end_ ? end_->reason : view.reason + refused));
     out.emplace_back("round", json::Value(view.head.round));
     out.emplace_back("era", json::Value(std::uint64_t{view.head.era}));
     out.emplace_back("tokens", json::Value(view.tokens));
@@ -143,6 +144,7 @@ json::Object Node::StatusJson() const {
       peers.push_back(json::Value(std::move(peer)));
     };
     for (const collab::Member& m : view.members) show(m.id, true);
+    show(key_.id(), false);
     for (const PeerId& p : up_) show(p, false);
   }
   out.emplace_back("waits_for", json::Value(std::move(waits)));
