@@ -123,24 +123,30 @@ json::Object Node::StatusJson() const {
     const auto show = [&](const PeerId& id, bool member) {
       if (!shown.insert(id).second) return;
       const bool self = id == key_.id();
-      const auto stats = self || !transport_ ? std::nullopt : transport_->StatsOf(id);
-      const std::string state = self            ? std::string(collab::PeerStateName(view.state))
-                                : !stats        ? "unreachable"
-                                : stats->silent ? "silent"
-                                : view.unfit.contains(id) ? "waiting"
-                                : member                  ? "working"
-                                                          : "joining";
+      std::string state = member ? "working" : "joining", reason;
+      std::optional<double> rtt;
+      if (self) {
+        state = collab::PeerStateName(view.state);
+        reason = view.reason;
+      } else if (const auto stats = transport_ ? transport_->StatsOf(id) : std::nullopt) {
+        rtt = Seconds(stats->rtt) * 1e3;
+        if (stats->silent) {
+          state = "silent";
+          reason = "nothing heard for two seconds";
+        } else if (view.unfit.contains(id)) {
+          state = "waiting";
+          reason = "its folder is older than its words; no vote";
+        }
+      } else {
+        state = "unreachable";
+        reason = "not connected";
+      }
       json::Object peer{{"id", json::Value(id.Hex())},
                         {"state", json::Value(state)},
-                        {"reason", json::Value(self            ? view.reason
-                                               : !stats        ? "not connected"
-                                               : stats->silent ? "nothing heard for two seconds"
-                                               : view.unfit.contains(id)
-                                                   ? "its folder is older than its words; no vote"
-                                                   : "")},
+                        {"reason", json::Value(reason)},
                         {"member", json::Value(member)},
                         {"self", json::Value(self)}};
-      if (stats) peer.emplace_back("rtt_ms", json::Value(Seconds(stats->rtt) * 1e3));
+      if (rtt) peer.emplace_back("rtt_ms", json::Value(*rtt));
       peers.push_back(json::Value(std::move(peer)));
     };
     for (const collab::Member& m : view.members) show(m.id, true);
