@@ -24,6 +24,7 @@ Status CheckSameRun(train::RunSpec asked, const node::Node& node, const std::str
 Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& prepare,
                const BeforeRun& before_run) {
   Output out(process.json);
+  const std::atomic<bool>& interrupted = InterruptFlag();
   LOOM_ASSIGN(FreshFolder folder, FreshFolder::Make(process.node.dir));
   process.node.event = [&out](const json::Object& object) { out.Event(object); };
   process.node.say = [&out](const std::string& line) { out.SayLine(line); };
@@ -31,10 +32,16 @@ Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& pr
   LOOM_ASSIGN(const std::unique_ptr<node::Node> node, node::Node::Open(std::move(process.node)));
   LOOM_RETURN_IF_ERROR(prepare(*node));
   LOOM_RETURN_IF_ERROR(node->Listen());
+  if (interrupted.load()) {
+    out.Event({{"event", json::Value("done")},
+               {"state", json::Value("stopped")},
+               {"reason", json::Value("interrupted before it began")}});
+    out.Say("Stopped: interrupted before it began.");
+    return {};
+  }
   if (before_run) LOOM_RETURN_IF_ERROR(before_run(*node, out));
   if (node->has_run()) folder.Keep();
 
-  const std::atomic<bool>& interrupted = InterruptFlag();
   std::atomic<bool> ended{false};
   std::thread watcher([&] {  // a signal handler may only set a flag; this thread reads it
     while (!ended.load()) {

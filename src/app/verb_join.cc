@@ -59,7 +59,8 @@ Status Join(const Options& options) {
   } else {
     process.node.dir = options.dir;
     std::error_code ignored;
-    if (!std::filesystem::exists(options.dir + "/genesis", ignored)) {
+    if (!std::filesystem::exists(options.dir + "/genesis", ignored) &&
+        !std::filesystem::exists(options.dir + "/records.log", ignored)) {
       return MakeError(Code::kNotFound, fmt::format("{} holds no run", options.dir),
                        "give the folder of an earlier loom host or loom join, or an invite");
     }

@@ -164,6 +164,8 @@ class Peer {
   void Problem(const PeerId& peer, std::string text, Effects& out) const;
   void Refresh(Time now, Effects& out);
   std::set<PeerId> Voters() const;
+  std::vector<PeerId> Needed() const;
+  std::string WhoIsNeeded(std::size_t least) const;
   std::string TooSlow(Time now) const;
   bool BehindAlone(Time now);
 

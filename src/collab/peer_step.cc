@@ -14,8 +14,10 @@ void Peer::Decided(Time now, Effects& out) {
     Fail(ok.error(), out);
     return;
   }
-  loss_ = machine_->loss() > 0 ? machine_->loss() : loss_;
-  measured_round_ = record.body.round;
+  if (machine_->loss() > 0) {
+    loss_ = machine_->loss();
+    measured_round_ = record.body.round;
+  }
   grad_norm_ = machine_->grad_norm();
   learning_rate_ = machine_->learning_rate();
   LearnExchangeTime(std::max<Duration>(machine_->exchange_time(now), 1ms));

@@ -76,6 +76,9 @@ void Peer::Refresh(Time now, Effects& out) {
           "the others saw later words of this key than this folder holds; it joins again as new "
           "once delisted",
           out);
+  } else if (!Listed() && Voters().empty()) {
+    Enter(PeerState::kWaiting, "not a member, and no member is here; waiting for " + WhoIsNeeded(1),
+          out);
   } else if (!Listed()) {
     Enter(PeerState::kJoining, reason_.empty() ? "asking to be listed" : reason_, out);
   } else {
@@ -83,16 +86,7 @@ void Peer::Refresh(Time now, Effects& out) {
     const std::set<PeerId> voters = Voters();
     const auto needed = MissingForQuorum(members, voters, options_.config.quorum);
     if (!needed.empty()) {
-      std::string who;
-      std::size_t absent = 0;
-      for (const Member& m : members) {
-        if (voters.contains(m.id)) continue;
-        who += (who.empty() ? "" : ", ") + m.id.Short();
-        ++absent;
-      }
-      const std::string count =
-          absent > needed.size() ? fmt::format("{} of ", needed.size()) : std::string();
-      Enter(PeerState::kWaiting, fmt::format("no quorum; waiting for {}{}", count, who), out);
+      Enter(PeerState::kWaiting, "no quorum; waiting for " + WhoIsNeeded(needed.size()), out);
     } else if (machine_ == nullptr && fence_) {
       Enter(PeerState::kStarting, "hearing from the others", out);
     } else {
@@ -125,6 +119,35 @@ std::set<PeerId> Peer::Voters() const {
   return voters;
 }
 
+// Members whose return would help: who is away, or, when all are here, who has no vote.
+std::vector<PeerId> Peer::Needed() const {
+  std::vector<PeerId> away;
+  std::vector<PeerId> voteless;
+  const std::set<PeerId> voters = Voters();
+  for (const Member& m : chain_.head().body.members) {
+    if (m.id == env_.self || voters.contains(m.id)) continue;
+    (presence_.Present(m.id) ? voteless : away).push_back(m.id);
+  }
+  return away.empty() ? voteless : away;
+}
+
+// "A, B", "1 of A, B, C", or "1 or 2 of A, B, C" where the most senior one's word counts for more.
+std::string Peer::WhoIsNeeded(std::size_t least) const {
+  const std::vector<Member>& members = chain_.head().body.members;
+  const std::vector<PeerId> needed = Needed();
+  std::set<PeerId> voters = Voters();
+  std::size_t most = 0;
+  for (auto it = needed.rbegin(); it != needed.rend(); ++it) {
+    if (IsQuorum(members, voters, options_.config.quorum)) break;
+    voters.insert(*it);
+    ++most;
+  }
+  std::string who;
+  for (const PeerId& p : needed) who += (who.empty() ? "" : ", ") + p.Short();
+  if (most > least) return fmt::format("{} or {} of {}", least, most, who);
+  return needed.size() > least ? fmt::format("{} of {}", least, who) : who;
+}
+
 void Peer::Problem(const PeerId& peer, std::string text, Effects& out) const {
   out.push_back(Tell{{Event::Kind::kProblem, state_round_, peer, std::move(text)}});
 }
@@ -140,10 +163,10 @@ PeerView Peer::View(Time now) const {
   const std::set<PeerId> voters = Voters();
   view.critical = Critical(view.members, voters, options_.config.quorum);
   view.unfit = unfit_;
-  if (state_ == PeerState::kWaiting) {
+  if (state_ == PeerState::kWaiting) view.waits_for = Needed();
+  if (view.waits_for.empty() && behind_alone_since_ && state_ == PeerState::kWaiting) {
     for (const Member& m : view.members) {
-      if (m.id != env_.self && (behind_alone_since_ || !voters.contains(m.id)))
-        view.waits_for.push_back(m.id);
+      if (m.id != env_.self) view.waits_for.push_back(m.id);
     }
   }
   if (machine_) {

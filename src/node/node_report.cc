@@ -33,11 +33,13 @@ void Node::ReportRound(Round round) {
   const auto measured = [&](double value) {
     return view.measured ? json::Value(value) : json::Value();
   };
+  const bool own_work = view.measured && view.learning_rate > 0;
+  const auto worked = [&](double value) { return own_work ? json::Value(value) : json::Value(); };
   json::Object metrics{{"step", json::Value(round)},
                        {"tokens", json::Value(view.tokens)},
                        {"loss", measured(view.loss)},
-                       {"lr", measured(static_cast<double>(view.learning_rate))},
-                       {"grad_norm", measured(static_cast<double>(view.grad_norm))},
+                       {"lr", worked(static_cast<double>(view.learning_rate))},
+                       {"grad_norm", worked(static_cast<double>(view.grad_norm))},
                        {"tokens_per_second", measured(rate)},
                        {"bytes_sent", json::Value(stats.written)},
                        {"bytes_received", json::Value(stats.read)},
@@ -72,7 +74,7 @@ void Node::ReportRound(Round round) {
                      view.measured ? fmt::format("loss {:.3f}  ", view.loss) : "caught up  ",
                      view.measured && rate > 0 ? fmt::format("{:.0f} tok/s  ", rate) : "",
                      view.members.size(), up / 1e6, down / 1e6,
-                     view.measured ? fmt::format("  norm {:.2f}", view.grad_norm) : "", eta));
+                     own_work ? fmt::format("  norm {:.2f}", view.grad_norm) : "", eta));
   }
   if (finish_after_round_) Stop({collab::PeerState::kStopped, "finished its round as asked"});
 }
