@@ -97,6 +97,7 @@ struct Scan {
 /// "PATH: ...", a line for each.
 std::vector<std::string> RepairNotes(const std::string& path, const Scan& scan) {
   std::vector<std::string> notes;
+  notes.reserve(scan.repairs.size());
   for (const ByteRepair& r : scan.repairs) {
     notes.push_back(fmt::format(
         "{}: the disk changed the byte at offset {}; its check told which it was", path, r.offset));
