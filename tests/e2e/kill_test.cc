@@ -8,16 +8,6 @@ namespace {
 
 class Killing : public SwarmTest {
  protected:
-  /// Host and two others, all members, past the first rounds.
-  std::vector<Peer*> Three() {
-    Peer& host = Host("host");
-    Peer& second = Join("second", host.invite);
-    Peer& third = Join("third", host.invite);
-    std::vector<Peer*> all{&host, &second, &third};
-    UntilRound(all, 2, 3);
-    return all;
-  }
-
   void AnyOfThreeMayDieAndComeBack(std::size_t which) {
     const std::vector<Peer*> all = Three();
     ASSERT_FALSE(HasFailure());

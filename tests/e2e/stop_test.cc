@@ -11,12 +11,6 @@ namespace {
 
 class Stopping : public SwarmTest {
  protected:
-  std::vector<Peer*> Three() {
-    Peer& host = Host("host");
-    std::vector<Peer*> all{&host, &Join("second", host.invite), &Join("third", host.invite)};
-    UntilRound(all, 2, 3);
-    return all;
-  }
   void Tell(const Peer& peer, const std::string& verb) {
     const Ended ended = Run({verb, "--dir", peer.dir});
     EXPECT_EQ(ended.code, 0) << ended.log;

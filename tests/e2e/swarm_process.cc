@@ -123,6 +123,15 @@ Peer& SwarmTest::Join(const std::string& name, const std::string& invite, const 
   return peer;
 }
 
+std::vector<Peer*> SwarmTest::Three() {
+  Peer& host = Host("host");
+  Peer& second = Join("second", host.invite);
+  Peer& third = Join("third", host.invite);
+  std::vector<Peer*> all{&host, &second, &third};
+  UntilRound(all, 2, 3);
+  return all;
+}
+
 void SwarmTest::Resume(Peer& peer, const Setting& setting) {
   Start(peer, {"join", "--listen", "127.0.0.1:0"}, setting);
 }

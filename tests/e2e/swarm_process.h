@@ -60,6 +60,8 @@ class SwarmTest : public ::testing::Test {
 
   Peer& Host(const std::string& name, const Setting& setting = {});
   Peer& Join(const std::string& name, const std::string& invite, const Setting& setting = {});
+  /// Host and two others, all members, past the first rounds.
+  std::vector<Peer*> Three();
   void Resume(Peer& peer, const Setting& setting = {});
   /// loom train, also of a folder that has begun.
   Peer& Train(const std::string& name, const std::string& run_toml);
