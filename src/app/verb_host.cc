@@ -6,7 +6,6 @@
 #include "app/folders.h"
 #include "app/peer_process.h"
 #include "app/verbs.h"
-#include "base/log.h"
 #include "train/spec.h"
 
 namespace loom::app {
@@ -48,9 +47,7 @@ Status Host(const Options& options) {
   const auto prepare = [&](node::Node& node) -> Status {
     if (!node.has_run()) return node.Host(file, NameOfRun(options.run_toml));
     LOOM_RETURN_IF_ERROR(CheckSameRun(file.spec, node, dir));
-    if (const Status rebuilt = node.RebuildData(file.spec.data); !rebuilt) {
-      Log(LogLevel::kWarn, "folder", "{}", rebuilt.error().ToString());  // others may have it
-    }
+    node.RebuildDataFrom(file.spec.data);
     return {};
   };
   const auto before_run = [&](node::Node& node, Output& out) -> Status {

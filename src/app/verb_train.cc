@@ -85,7 +85,8 @@ Status TrainAlone(const Options& options, const train::RunFile& run) {
   const auto prepare = [&](node::Node& node) -> Status {
     if (!node.has_run()) return node.Host(run, NameOfRun(options.run_toml));
     LOOM_RETURN_IF_ERROR(CheckSameRun(run.spec, node, dir));
-    return node.RebuildData(run.spec.data);
+    node.RebuildDataFrom(run.spec.data);
+    return {};
   };
   LOOM_RETURN_IF_ERROR(RunPeer(std::move(process), prepare, {}));
   if (!options.json) fmt::print("next: loom generate {} --prompt \"It was\"\n", dir);

@@ -113,14 +113,6 @@ Status Node::Host(const train::RunFile& file, const std::string& name) {
   return folder_.SetGenesis(run_->genesis.Encode());
 }
 
-Status Node::RebuildData(const data::DataConfig& corpus) {
-  LOOM_ASSIGN(const std::vector<std::string> rebuilt,
-              node::RebuildData(*run_, corpus, options_.dir));
-  for (const std::string& path : rebuilt)
-    Log(LogLevel::kWarn, "folder", "{} was damaged or missing: made again from the corpus", path);
-  return {};
-}
-
 void Node::BuildTransport(const RunId& run) {
   net::TransportOptions transport;
   transport.run = run;

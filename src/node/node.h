@@ -65,8 +65,8 @@ class Node final : public net::TransportEvents {
   /// Makes a new run in this folder from run.toml. Requires: !has_run().
   Status Host(const train::RunFile& file, const std::string& name);
   bool has_run() const { return run_.has_value(); }
-  /// Data files that were damaged or lost are made again from the corpus. Requires: has_run().
-  Status RebuildData(const data::DataConfig& corpus);
+  /// Where data files that turn out to be damaged or lost are made again from; before Live.
+  void RebuildDataFrom(data::DataConfig corpus) { corpus_ = std::move(corpus); }
   const node::Run& run() const { return *run_; }
   PeerId id() const { return key_.id(); }
   /// Binds the listening ports; before Live.
@@ -111,6 +111,7 @@ class Node final : public net::TransportEvents {
   void OnNodeMessage(const PeerId& from, NodeMessage message);
   void OnRunRecord(const RunRecord& record);
   void FetchData();
+  Status RebuildData(const std::vector<DataFile>& missing);
   void OnBootstrapObject(const PeerId& from, const collab::Message& message);
   void CarryDataFetch(swarm::Fetcher::Effects effects);
   void ShowDataProgress(Time now);
@@ -181,6 +182,7 @@ class Node final : public net::TransportEvents {
   std::set<std::string> begun_files_;
   std::set<Hash> pieces_;  ///< on disk, or on their way there
   bool finishing_data_ = false;
+  std::optional<data::DataConfig> corpus_;  ///< until it was tried
   std::vector<DataFile> missing_data_;
   bool starting_peer_ = false;
   Time data_progress_{};

@@ -53,6 +53,7 @@ void Node::OnNodeMessage(const PeerId& from, NodeMessage message) {
       });
     }
     std::vector<swarm::ObjectRef> refs;
+    refs.reserve(pieces->list.pieces.size());
     for (std::size_t i = 0; i < pieces->list.pieces.size(); ++i) {
       refs.push_back(
           {pieces->list.pieces[i], static_cast<std::uint32_t>(pieces->list.PieceSize(i))});
@@ -112,13 +113,22 @@ void Node::FetchData() {
     }
     return;
   }
-  auto missing = MissingData(*run_, options_.dir);
-  if (!missing) {
-    Stop({collab::PeerState::kFailed, missing.error().ToString(), missing.error().code});
+  auto state = CheckData(*run_, options_.dir);
+  if (state && !state->missing.empty() && corpus_) {
+    const Status rebuilt = RebuildData(state->missing);
+    if (rebuilt || options_.listen.empty()) {
+      state = rebuilt ? CheckData(*run_, options_.dir) : rebuilt.error();
+    } else {
+      Log(LogLevel::kWarn, "folder", "{}", rebuilt.error().ToString());  // others may have it
+    }
+  }
+  if (!state) {
+    Stop({collab::PeerState::kFailed, state.error().ToString(), state.error().code});
     return;
   }
-  missing_data_ = std::move(*missing);
+  missing_data_ = std::move(state->missing);
   if (missing_data_.empty()) {
+    data_.emplace(*run_, options_.dir, std::move(state->here));
     StartPeer();
     return;
   }
@@ -132,6 +142,15 @@ void Node::FetchData() {
   data_fetcher_ = std::make_unique<swarm::Fetcher>(swarm::FetchOptions{});
   if (!data_writer_) data_writer_ = std::make_shared<DataWriter>(Disk(), DataPath(options_.dir));
   FetchData();
+}
+
+Status Node::RebuildData(const std::vector<DataFile>& missing) {
+  const data::DataConfig corpus = *std::exchange(corpus_, std::nullopt);
+  LOOM_ASSIGN(const std::vector<std::string> rebuilt,
+              node::RebuildData(missing, corpus, options_.dir));
+  for (const std::string& path : rebuilt)
+    Log(LogLevel::kWarn, "folder", "{} was damaged or missing: made again from the corpus", path);
+  return {};
 }
 
 void Node::OnBootstrapObject(const PeerId& from, const collab::Message& message) {
@@ -206,12 +225,6 @@ void Node::WriteData(std::function<Status(DataWriter&)> what, std::function<void
 void Node::StartPeer() {
   if (starting_peer_ || peer_) return;
   starting_peer_ = true;
-  auto server = DataServer::Open(*run_, options_.dir);
-  if (!server) {
-    Stop({collab::PeerState::kFailed, server.error().ToString(), server.error().code});
-    return;
-  }
-  data_ = std::move(*server);
   const bool posted = compute_->Post([this] {
     const auto make = [this]() -> Result<collab::PeerRestore> {
       const train::RunSpec& spec = run_->spec;

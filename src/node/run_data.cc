@@ -15,10 +15,39 @@ namespace {
 
 std::string DataPath(const std::string& dir) { return dir + "/" + std::string(kDataFolder); }
 
-Result<collab::ObjectRef> RefOf(const std::string& path) {
+Result<store::PieceList> PiecesOf(const std::string& path) {
   LOOM_ASSIGN(const MappedFile file, MappedFile::Open(path));
-  const store::PieceList list = store::PieceList::Of(file.bytes());
-  return collab::ObjectRef{list.Root(), file.bytes().size()};
+  return store::PieceList::Of(file.bytes());
+}
+
+Result<collab::ObjectRef> RefOf(const std::string& path) {
+  LOOM_ASSIGN(const store::PieceList pieces, PiecesOf(path));
+  return collab::ObjectRef{pieces.Root(), pieces.size};
+}
+
+Result<std::vector<std::string>> RebuildInto(const std::string& scratch,
+                                             const std::vector<DataFile>& missing,
+                                             const data::DataConfig& corpus,
+                                             const std::string& folder) {
+  LOOM_RETURN_IF_ERROR(data::BuildDataset(corpus, scratch));
+  for (const DataFile& file : missing) {
+    const auto pieces = PiecesOf(scratch + "/" + file.name);
+    if (!pieces || pieces->Root() != file.ref.id) {
+      return MakeError(
+          Code::kCorrupt,
+          fmt::format("{}/{} is damaged or missing, and the corpus gives another one", folder,
+                      file.name),
+          "the corpus was changed since the run began: bring back its old text or the file");
+    }
+  }
+  std::vector<std::string> rebuilt;
+  for (const DataFile& file : missing) {
+    rebuilt.push_back(folder + "/" + file.name);
+    std::error_code error;
+    std::filesystem::rename(scratch + "/" + file.name, rebuilt.back(), error);
+    if (error) return MakeError(Code::kIo, fmt::format("{}: {}", rebuilt.back(), error.message()));
+  }
+  return rebuilt;
 }
 
 }  // namespace
@@ -94,71 +123,53 @@ std::vector<DataFile> DataFilesOf(const collab::Genesis& genesis) {
   return files;
 }
 
-Result<std::vector<DataFile>> MissingData(const Run& run, const std::string& dir) {
+Result<DataState> CheckData(const Run& run, const std::string& dir) {
   const std::string folder = DataPath(dir);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  std::vector<DataFile> missing;
+  DataState state;
   for (const DataFile& file : DataFilesOf(run.content)) {
     const std::string path = folder + "/" + file.name;
     const auto size = std::filesystem::file_size(path, error);
     if (error || size != file.ref.size) {
-      missing.push_back(file);
+      state.missing.push_back(file);
       continue;
     }
-    LOOM_ASSIGN(const collab::ObjectRef ref, RefOf(path));
-    if (ref.id != file.ref.id) missing.push_back(file);
+    LOOM_ASSIGN(store::PieceList pieces, PiecesOf(path));
+    if (pieces.Root() == file.ref.id) {
+      state.here.emplace(file.ref.id, std::move(pieces));
+    } else {
+      state.missing.push_back(file);
+    }
   }
-  if (missing.empty()) {
+  if (state.missing.empty()) {
     LOOM_RETURN_IF_ERROR(WriteFileAtomic(folder + "/dataset.json", run.content.dataset));
   }
-  return missing;
+  return state;
 }
 
-Result<std::vector<std::string>> RebuildData(const Run& run, const data::DataConfig& corpus,
+Result<std::vector<std::string>> RebuildData(const std::vector<DataFile>& missing,
+                                             const data::DataConfig& corpus,
                                              const std::string& dir) {
-  LOOM_ASSIGN(const std::vector<DataFile> missing, MissingData(run, dir));
-  std::vector<std::string> rebuilt;
-  if (missing.empty()) return rebuilt;
   const std::string scratch = DataPath(dir) + "/rebuilt";
   std::error_code error;
   std::filesystem::remove_all(scratch, error);
-  LOOM_RETURN_IF_ERROR(data::BuildDataset(corpus, scratch));
-  for (const DataFile& file : missing) {
-    const std::string path = DataPath(dir) + "/" + file.name;
-    const auto ref = RefOf(scratch + "/" + file.name);
-    if (!ref || ref->id != file.ref.id) {
-      std::filesystem::remove_all(scratch, error);
-      return MakeError(
-          Code::kCorrupt,
-          fmt::format("{} is damaged or missing, and the corpus gives another one", path),
-          "the corpus was changed since the run began: bring back its old text or the file");
-    }
-    std::filesystem::rename(scratch + "/" + file.name, path, error);
-    if (error) return MakeError(Code::kIo, fmt::format("{}: {}", path, error.message()));
-    rebuilt.push_back(path);
-  }
+  auto rebuilt = RebuildInto(scratch, missing, corpus, DataPath(dir));
   std::filesystem::remove_all(scratch, error);
   return rebuilt;
 }
 
-Result<DataServer> DataServer::Open(const Run& run, const std::string& dir) {
-  DataServer server;
+DataServer::DataServer(const Run& run, const std::string& dir,
+                       std::map<Hash, store::PieceList> here)
+    : lists_(std::move(here)) {
   for (const DataFile& file : DataFilesOf(run.content)) {
+    const auto list = lists_.find(file.ref.id);
+    if (list == lists_.end()) continue;
     const std::string path = DataPath(dir) + "/" + file.name;
-    LOOM_ASSIGN(const MappedFile mapped, MappedFile::Open(path));
-    store::PieceList list = store::PieceList::Of(mapped.bytes());
-    if (list.Root() != file.ref.id) {
-      return MakeError(Code::kCorrupt,
-                       fmt::format("{}: its hash is not the one the run names", path),
-                       "remove the file and start again: it is fetched from another peer");
+    for (std::size_t i = 0; i < list->second.pieces.size(); ++i) {
+      pieces_[list->second.pieces[i]] = {path, i * store::kPieceBytes, list->second.PieceSize(i)};
     }
-    for (std::size_t i = 0; i < list.pieces.size(); ++i) {
-      server.pieces_[list.pieces[i]] = {path, i * store::kPieceBytes, list.PieceSize(i)};
-    }
-    server.lists_.emplace(file.ref.id, std::move(list));
   }
-  return server;
 }
 
 const store::PieceList* DataServer::ListOf(const Hash& object) const {

@@ -37,19 +37,24 @@ struct DataFile {
   collab::ObjectRef ref;
 };
 std::vector<DataFile> DataFilesOf(const collab::Genesis& genesis);
-/// Files that are not there whole. Writes the manifest when nothing is missing.
-Result<std::vector<DataFile>> MissingData(const Run& run, const std::string& dir);
+/// What of the run's data lies in a peer's folder.
+struct DataState {
+  std::vector<DataFile> missing;          ///< not there, or not whole
+  std::map<Hash, store::PieceList> here;  ///< by object; checked against the genesis record
+};
+/// Hashes every file of the right size. Writes the manifest when nothing is missing.
+Result<DataState> CheckData(const Run& run, const std::string& dir);
 
-/// Makes the missing ones again from the corpus that the run was made of; their paths. kCorrupt
-/// when the corpus no longer gives the same file: nothing is changed then.
-Result<std::vector<std::string>> RebuildData(const Run& run, const data::DataConfig& corpus,
+/// Makes missing files again from the corpus that the run was made of; their paths. kCorrupt
+/// when the corpus no longer gives the same files: nothing is changed then.
+Result<std::vector<std::string>> RebuildData(const std::vector<DataFile>& missing,
+                                             const data::DataConfig& corpus,
                                              const std::string& dir);
 
 /// Serves the pieces of the run's data files by hash.
 class DataServer {
  public:
-  /// Hashes the files once; a damaged one is an error that names it.
-  static Result<DataServer> Open(const Run& run, const std::string& dir);
+  DataServer(const Run& run, const std::string& dir, std::map<Hash, store::PieceList> here);
   const store::PieceList* ListOf(const Hash& object) const;
   /// nullopt: not one of ours. Reads the file.
   std::optional<Bytes> Read(const Hash& piece) const;
