@@ -28,13 +28,14 @@ struct Hello {
   std::uint64_t seq = 0;       ///< of the sender's last signed word
   std::uint64_t seen_seq = 0;  ///< highest the sender has seen of the receiver's (R9)
   Round oldest = 0;  ///< oldest round whose reduced bytes the sender still has, plus its checkpoint
-  Round checkpoint = 0;  ///< a round of which it can serve the whole state
-  bool leaving = false;
+  Round checkpoint = 0;       ///< a round of which it can serve the whole state
+  bool leaving = false;       ///< or pausing: to be delisted
+  bool paused = false;        ///< it will come back
   std::vector<PeerId> links;  ///< whom the sender is connected to, so that it can relay (R35)
   std::vector<LinkRate> rates;
   template <class A>
   void Io(A& a) {
-    a(head, seq, seen_seq, oldest, checkpoint, leaving);
+    a(head, seq, seen_seq, oldest, checkpoint, leaving, paused);
     a.List(links, kMaxMembers, 32, [&](PeerId& p) { a(p); });
     a.List(rates, kMaxMembers, 40, [&](LinkRate& r) { a(r.peer, r.bytes_per_second); });
   }

@@ -42,6 +42,7 @@ Peer::Peer(PeerOptions options, const TileLayout& layout, const Signer& signer, 
   env_.layout = &layout_;
   env_.signer = &signer_;
   env_.presence = &presence_;
+  env_.rates = &rates_;
   env_.ids = &ids_;
   env_.run = chain_.run();
   env_.self = crypto::PeerIdOf(options_.key);
@@ -102,6 +103,7 @@ Hello Peer::MyHello() const {
   hello.oldest = restore_.oldest;
   hello.checkpoint = checkpoint_round_;
   hello.leaving = leaving_since_.has_value() || paused_;
+  hello.paused = paused_;
   for (const PeerId& peer : direct_) {
     if (!mute_.contains(peer)) hello.links.push_back(peer);
   }

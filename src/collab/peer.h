@@ -86,9 +86,10 @@ struct PeerView {
   std::vector<PeerId> waits_for;  ///< members any of whom would help; empty when it does not wait
   std::vector<PeerId> critical;   ///< if one of them dies this run waits
   std::vector<Member> members;
-  std::set<PeerId> unfit;  ///< members without a vote: they came back behind their own words (R9)
-  bool measured = false;   ///< this peer took part in the last round, and so knows:
-  double loss = 0;         ///< mean over the contributions of the last round, nats
+  std::set<PeerId> paused;  ///< others who say that they are
+  std::set<PeerId> unfit;   ///< members without a vote: they came back behind their own words (R9)
+  bool measured = false;    ///< this peer took part in the last round, and so knows:
+  double loss = 0;          ///< mean over the contributions of the last round, nats
   float grad_norm = 0;
   float learning_rate = 0;
   swarm::FetchProgress fetch;

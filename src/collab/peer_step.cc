@@ -117,9 +117,7 @@ void Peer::Applied(const Status& status, Time now, Effects& out) {
 }
 
 void Peer::LearnWorkTime(const Record& record) {
-  std::uint32_t slowest = 0;
-  for (const Contribution& c : record.body.contributions) slowest = std::max(slowest, c.millis);
-  if (slowest > 0) work_time_ = std::chrono::milliseconds(slowest);
+  if (const auto slowest = SlowestWork(record)) work_time_ = *slowest;
 }
 
 // The middle one of the last five: one disturbed round predicts nothing.

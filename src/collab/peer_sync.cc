@@ -13,7 +13,6 @@ void Peer::OnHello(const PeerId& from, const Hello& hello, Time now, Effects& ou
   const bool links_changed = remote.hello.links != hello.links;
   remote.hello = hello;
   rates_.OnTold(from, hello.rates);
-  presence_.rates = rates_.Medians();
   remote.greeted = true;
   const std::uint64_t own_seq = machine_ ? machine_->seq() : voter_.seq;
   if (hello.seen_seq > own_seq) {

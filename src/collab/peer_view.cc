@@ -98,10 +98,8 @@ void Peer::Refresh(Time now, Effects& out) {
 // R11: a peer whose link can never catch up is told the rate it would need.
 std::string Peer::TooSlow(Time now) const {
   if (!fetcher_ || chain_.rounds() == 0) return {};
-  std::uint32_t slowest = 0;
-  for (const Contribution& c : chain_.head().body.contributions)
-    slowest = std::max(slowest, c.millis);
-  const double round = std::max<double>(slowest, 1) / 1e3 + Seconds(exchange_time_);
+  const Duration work = SlowestWork(chain_.head()).value_or(1ms);
+  const double round = Seconds(work + exchange_time_);
   const double needed = static_cast<double>(layout_.total()) / round;
   const double has = fetcher_->Progress(now).bytes_per_second;
   if (has <= 0 || has >= needed) return {};
@@ -163,6 +161,9 @@ PeerView Peer::View(Time now) const {
   const std::set<PeerId> voters = Voters();
   view.critical = Critical(view.members, voters, options_.config.quorum);
   view.unfit = unfit_;
+  for (const auto& [peer, remote] : remotes_) {
+    if (remote.hello.paused) view.paused.insert(peer);
+  }
   if (state_ == PeerState::kWaiting) view.waits_for = Needed();
   if (view.waits_for.empty() && behind_alone_since_ && state_ == PeerState::kWaiting) {
     for (const Member& m : view.members) {

@@ -253,6 +253,13 @@ Result<Record> Record::FromBody(Blob encoded) {
   return record;
 }
 
+std::optional<Duration> SlowestWork(const Record& record) {
+  std::uint32_t slowest = 0;
+  for (const Contribution& c : record.body.contributions) slowest = std::max(slowest, c.millis);
+  if (slowest == 0) return std::nullopt;
+  return std::chrono::milliseconds(slowest);
+}
+
 Bytes Record::Encode() const {
   Writer out;
   out.Var(*encoded);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/id.h"
+#include "base/time.h"
 #include "collab/worker.h"
 #include "crypto/keys.h"
 #include "wire/bytes_io.h"
@@ -145,6 +146,9 @@ struct Record {
   Bytes Encode() const;
   static Result<Record> Decode(ByteView bytes);
 };
+
+/// The longest work of its contributions; nullopt: nobody worked.
+std::optional<Duration> SlowestWork(const Record& record);
 
 /// What the genesis record carries beside the first root and members.
 struct ObjectRef {

@@ -21,6 +21,7 @@
 
 #include "collab/effects.h"
 #include "collab/ledger.h"
+#include "collab/link_rates.h"
 
 namespace loom::collab {
 
@@ -41,7 +42,6 @@ struct Presence {
   std::set<PeerId> gone;    ///< its redial is refused, and nobody present hears it (R33)
   std::set<PeerId>
       partial;  ///< not linked to every present member: owns no part if others can (R35)
-  std::map<PeerId, double> rates;  ///< bytes/s at which the others receive from it (R23)
   bool Present(const PeerId& p) const { return connected.contains(p) && !silent.contains(p); }
 };
 
@@ -57,6 +57,7 @@ struct RoundEnv {
   const TileLayout* layout = nullptr;
   const Signer* signer = nullptr;
   const Presence* presence = nullptr;
+  const LinkRates* rates = nullptr;
   IdSource* ids = nullptr;
   RunId run;
   PeerId self;

@@ -3,7 +3,6 @@
 // promises ever replaces anybody.
 #include <algorithm>
 
-#include "collab/link_rates.h"
 #include "collab/round.h"
 
 namespace loom::collab {
@@ -32,7 +31,7 @@ void RoundMachine::StartAttempt(Term term, Time now, Effects& out) {
   }
   if (owners.empty()) owners.push_back(env_.self);
   const Plan plan{id(), term, lead_->attempt,
-                  ShareTiles(owners, env_.presence->rates, env_.layout->num_tiles())};
+                  ShareTiles(owners, env_.rates->Medians(), env_.layout->num_tiles())};
   Broadcast(plan, out);
   OnPlan(env_.self, plan, now, out);
 }

@@ -138,6 +138,9 @@ json::Object Node::StatusJson() const {
         } else if (view.unfit.contains(id)) {
           state = "waiting";
           reason = "its folder is older than its words; no vote";
+        } else if (view.paused.contains(id)) {
+          state = "paused";
+          reason = "paused by its owner";
         }
       } else {
         state = "unreachable";

@@ -49,7 +49,8 @@ const std::vector<Key>& Table() {
        "Standard deviation of the first matrices", 1e-6, 1},
 
       {"data", "paths", SLOT(spec.data.paths), false,
-       "Text files, jsonl files with a `text`, or folders of these"},
+       "Text files, jsonl files with a `text`, or folders of these; read when the run begins, "
+       "later only to repair its data"},
       {"data",
        "format",
        SLOT(spec.data.format),

@@ -55,6 +55,21 @@ TEST_F(Stopping, APausedSwarmMakesNoRoundsAndGoesOnWhenResumed) {
   ExpectOneHistory();
 }
 
+TEST_F(Stopping, TheOthersSeeWhoIsPausedAndGoOn) {
+  const std::vector<Peer*> all = Three();
+  ASSERT_FALSE(HasFailure());
+  Tell(*all[2], "pause");
+  const std::string shown = fmt::format(R"("id": "{}", "state": "paused")", all[2]->id);
+  ASSERT_TRUE(Until("the host's status shows the pause", [&] {
+    const Ended status = Run({"status", "--dir", all[0]->dir, "--json"});
+    return status.said.size() == 1 && json::Dump(status.said[0]).find(shown) != std::string::npos;
+  }));
+  ASSERT_TRUE(UntilRound({all[0], all[1]}, all[0]->round + 2, 2));
+  Tell(*all[2], "resume");
+  ASSERT_TRUE(UntilRound(all, all[0]->round + 2, 3));
+  ExpectOneHistory();
+}
+
 TEST_F(Stopping, TheHostMayLeave) {
   const std::vector<Peer*> all = Three();
   ASSERT_FALSE(HasFailure());

@@ -179,12 +179,16 @@ Ended SwarmTest::Run(const std::vector<std::string>& arguments, Duration limit) 
                                   .events = {}});
   EXPECT_TRUE(child.ok());
   if (!child) return ended;
+  const auto hear = [&] {
+    static_cast<void>((*child)->Read([&](const json::Value& said) { ended.said.push_back(said); }));
+  };
   const Time begin = SystemClock().Now();
   while (!(*child)->Ended() && SystemClock().Now() - begin < limit) {
     app::WaitForOutput({child->get()}, kPoll);
-    static_cast<void>((*child)->Read([](const json::Value&) {}));
+    hear();
     Take();
   }
+  hear();
   ended.seconds = Seconds(SystemClock().Now() - begin);
   EXPECT_TRUE((*child)->Ended()) << "loom " << arguments.front() << " did not end in "
                                  << Seconds(limit) << " s";

@@ -50,6 +50,7 @@ struct Setting {
 struct Ended {
   int code = -1;
   std::string log;
+  std::vector<json::Value> said;  ///< the objects on stdout
   double seconds = 0;
 };
 
