@@ -216,7 +216,7 @@ void Transport::Impl::MakeUp(Link& link) {
   events.OnPeerUp(PeerInfo(peer.info));
 }
 
-void Transport::Impl::LosePeer(const PeerId& id, std::optional<DownReason> reason,
+void Transport::Impl::LosePeer(PeerId id, std::optional<DownReason> reason,
                                const std::string& detail) {
   const auto node = peers.extract(id);
   if (node.empty()) return;

@@ -118,7 +118,7 @@ struct Transport::Impl final : ConnectionHost, std::enable_shared_from_this<Tran
   // transport.cc
   void Start();
   void MakeUp(Link& link);
-  void LosePeer(const PeerId& id, std::optional<DownReason> reason, const std::string& detail);
+  void LosePeer(PeerId id, std::optional<DownReason> reason, const std::string& detail);
   void OnPeerFrame(Peer& peer, Channel channel, Frame frame);
   void OnPong(Peer& peer, ByteView payload);
   void Ping(Peer& peer);
