@@ -47,7 +47,7 @@ TEST(GenerateTest, CachedLogitsEqualUncachedOnes) {
         const auto full = rig.model->Logits(std::span(kIds).first(done)).value();
         ASSERT_EQ(full.size(), done * 29);
         for (std::size_t v = 0; v < 29; ++v) {
-          EXPECT_NEAR(cached[v], full[(done - 1) * 29 + v], 1e-5) << done << " " << v;
+          EXPECT_NEAR(cached[v], full[(done - 1) * 29 + v], 1e-4) << done << " " << v;
         }
         if (done == kIds.size()) break;
         cached = decoder->Feed(std::span(kIds).subspan(done, 1)).value();

@@ -238,8 +238,8 @@ TEST_F(ModelTest, IgnoredTargetsHaveNoLossNoGradientAndNoCount) {
   const LossSum alone = rig.model->ForwardBackward(std::span(ids).first(5), 1, 4, 0.25f).value();
   EXPECT_EQ(part.tokens, 4u);
   EXPECT_EQ(alone.tokens, 4u);
-  EXPECT_NEAR(part.nll, alone.nll, 1e-5);
-  EXPECT_LT(MaxDifference(padded_grads, rig.Grads()), 1e-5);
+  EXPECT_NEAR(part.nll, alone.nll, 1e-5 * alone.nll);
+  EXPECT_LT(MaxDifference(padded_grads, rig.Grads()), 1e-5 * Norm(padded_grads));
 
   rig.Zero();
   const Ids all(9, kIgnoreToken);
@@ -266,7 +266,7 @@ TEST_F(ModelTest, MicroBatchesOfUnequalTokensSumToTheBigBatch) {
   EXPECT_EQ(big.tokens, 27u);
   EXPECT_EQ(sum.tokens, 27u);
   EXPECT_NEAR(sum.nll, big.nll, 1e-5 * big.nll);
-  EXPECT_LT(MaxDifference(rig.Grads(), big_grads), 2e-6 * Norm(big_grads));
+  EXPECT_LT(MaxDifference(rig.Grads(), big_grads), 1e-5 * Norm(big_grads));
 }
 
 TEST_F(ModelTest, CheckpointingGivesTheSameBits) {
