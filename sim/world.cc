@@ -137,7 +137,7 @@ void World::Start(std::size_t peer) {
   node.disk.emplace(*node.folder, grid_, node.engine->layout());
   node.runner.emplace(*node.engine);
   auto restored = node::RestorePeer(
-      *node.folder, *node.engine, genesis_, options_.config, [&](std::span<float> w) {
+      *node.folder, *node.engine, genesis_, node.id, options_.config, [&](std::span<float> w) {
         std::copy(first_weights_.begin(), first_weights_.end(), w.begin());
         return Status{};
       });

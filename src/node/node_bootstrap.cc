@@ -253,8 +253,8 @@ void Node::StartPeer() {
       engine_ = std::make_unique<collab::Engine>(std::move(grid), spec.sync, codec, isa, factory);
       disk_ = std::make_unique<DiskExecutor>(folder_, engine_->grid(), *layout_);
       runner_ = std::make_unique<JobRunner>(*engine_);
-      LOOM_ASSIGN(Restored restored, RestorePeer(folder_, *engine_, run_->genesis, spec.sync,
-                                                 [this](std::span<float> w) -> Status {
+      LOOM_ASSIGN(Restored restored, RestorePeer(folder_, *engine_, run_->genesis, key_.id(),
+                                                 spec.sync, [this](std::span<float> w) -> Status {
                                                    model::InitWeights(run_->spec.model,
                                                                       engine_->grid(),
                                                                       run_->spec.sync.seed, w);

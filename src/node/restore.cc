@@ -26,6 +26,10 @@ std::optional<WorkerIndex> WorkerOfName(std::string_view name) {
   return worker;
 }
 
+bool IsOnlyMember(const Body& body, const PeerId& peer) {
+  return body.members.size() == 1 && body.members[0].id == peer;
+}
+
 Result<std::vector<Record>> ReadRecords(store::PeerFolder& folder, const Record& genesis,
                                         const collab::SyncConfig& config, std::size_t num_tiles) {
   LOOM_ASSIGN(const std::vector<Bytes> entries, folder.records().ReadAll());
@@ -145,10 +149,29 @@ Result<Blob> Repeat(collab::Engine& engine, const Body& parent, const Body& body
   return MakeBlob(std::move(reduced));
 }
 
+/// A lone member's vote is a quorum: its round is decided, although the end came before the record.
+Status KeepOwnDecision(store::PeerFolder& folder, const Record& genesis, const PeerId& self,
+                       const collab::SyncConfig& config, std::size_t num_tiles, Restored& out) {
+  std::vector<Record>& records = out.peer.records;
+  const Record& head = records.empty() ? genesis : records.back();
+  const collab::DecisionId& id = out.peer.voter.id;
+  const auto& cast = out.peer.voter.vote;
+  if (!cast || id.parent != head.hash || !IsOnlyMember(head.body, self)) return {};
+  LOOM_ASSIGN(Record record, Record::FromBody(cast->body));
+  RunId run;
+  run.bytes = genesis.hash.bytes;
+  LOOM_RETURN_IF_ERROR(CheckNextBody(head.body, head.hash, run, config, num_tiles, record.body));
+  record.term = cast->vote.term;
+  record.votes.push_back(cast->vote);
+  LOOM_RETURN_IF_ERROR(folder.records().AppendAndSync(record.Encode()));
+  records.push_back(std::move(record));
+  return {};
+}
+
 /// Takes the engine from the state after out.state to the newest one that the folder leads to. A
 /// round whose bytes are lost ends the way, unless this peer did it alone and can do it again.
 Status ApplyRounds(store::PeerFolder& folder, collab::Engine& engine, const Record& genesis,
-                   const collab::SyncConfig& config, Restored& out) {
+                   const PeerId& self, const collab::SyncConfig& config, Restored& out) {
   const std::vector<Record>& records = out.peer.records;
   const collab::TileLayout& layout = engine.layout();
   bool& inner_exact = out.peer.inner_exact;
@@ -158,7 +181,7 @@ Status ApplyRounds(store::PeerFolder& folder, collab::Engine& engine, const Reco
     const Body& body = records[out.state].body;
     if (body.contributions.empty()) continue;
     auto bytes = ReadRound(folder, layout, body);
-    const bool alone = parent.members.size() == 1 && body.contributions.size() == 1;
+    const bool alone = IsOnlyMember(parent, self) && body.contributions.size() == 1;
     if (inner_exact && alone) {
       LOOM_ASSIGN(Blob repeated, Repeat(engine, parent, body, config));
       inner_exact = repeated != nullptr;
@@ -234,8 +257,8 @@ store::StateLayout StateLayoutOf(const agreed::TileGrid& grid) {
 }
 
 Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
-                             const Record& genesis, const collab::SyncConfig& config,
-                             const FirstWeights& first_weights) {
+                             const Record& genesis, const PeerId& self,
+                             const collab::SyncConfig& config, const FirstWeights& first_weights) {
   Restored out;
   out.notes = folder.notes();
   const collab::TileLayout& tiles = engine.layout();
@@ -250,6 +273,7 @@ Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
         folder.path(), records.size(), out.peer.voter.id.round));
   }
   out.peer.resumed = !records.empty() || folder.votes().size() > 0;
+  LOOM_RETURN_IF_ERROR(KeepOwnDecision(folder, genesis, self, config, tiles.num_tiles(), out));
 
   LOOM_ASSIGN(const Round checkpoint, LoadCheckpoint(folder, layout, records, engine, out));
   if (checkpoint == 0) {
@@ -261,7 +285,7 @@ Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
   }
 
   out.state = checkpoint;
-  LOOM_RETURN_IF_ERROR(ApplyRounds(folder, engine, genesis, config, out));
+  LOOM_RETURN_IF_ERROR(ApplyRounds(folder, engine, genesis, self, config, out));
   out.peer.state = out.state;
 
   for (Round r = out.state; r > 0; --r) {  // the unbroken run of rounds that can be served

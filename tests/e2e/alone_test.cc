@@ -109,6 +109,18 @@ TEST_F(Alone, WithoutAnyCheckpointEverythingIsWorkedOutAgain) {
   ExpectUndisturbed(peer.dir);
 }
 
+// As if the end had come between the vote and the record: the vote of one who is alone decides.
+TEST_F(Alone, ATornLastRecordCostsNothing) {
+  Peer& killed = Begun("killed", SIGKILL);
+  Peer& interrupted = Begun("interrupted", SIGINT);
+  ASSERT_FALSE(HasFailure());
+  for (const Peer* peer : {&killed, &interrupted}) {
+    const std::string log = peer->dir + "/records.log";
+    fs::resize_file(log, fs::file_size(log) - 1);
+    ExpectUndisturbed(peer->dir);
+  }
+}
+
 TEST_F(Alone, DamagedDataIsMadeAgainFromTheCorpus) {
   Peer& peer = Begun("damaged", SIGKILL);
   ASSERT_FALSE(HasFailure());
