@@ -23,6 +23,10 @@ const std::atomic<bool>& InterruptFlag() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // A closed terminal ends it as Ctrl-C does; nohup, which has it ignored, keeps its meaning.
+  struct sigaction hangup{};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+    sigaction(SIGHUP, &action, nullptr);
   return stop_requested;
 }
 

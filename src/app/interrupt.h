@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM as a flag that loops look at: the first asks to stop cleanly, the second ends
+// Ctrl-C, SIGTERM and SIGHUP as a flag that loops look at: the first asks to stop cleanly, the second ends
 // the process at once.
 #pragma once
 

@@ -1,11 +1,13 @@
 // The loom command line: which verbs there are. What each does stands in its own file.
+#include "app/standard_streams.h"
 #include "app/verbs.h"
 
 int main(int argc, char** argv) {
   using namespace loom::app;
-  return RunCommandLine(
+  OpenMissingStreams();
+  return CheckStdout(RunCommandLine(
       {DemoVerb(), InitVerb(), TrainVerb(), HostVerb(), JoinVerb(), GenerateVerb(), EvalVerb(),
        ExportVerb(), DataCheckVerb(), StatusVerb(), LogVerb(), InviteVerb(), PauseVerb(),
        ResumeVerb(), FinishVerb(), LeaveVerb(), DoctorVerb()},
-      argc, argv);
+      argc, argv));
 }

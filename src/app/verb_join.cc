@@ -27,6 +27,16 @@ struct Options {
   bool json = false;
 };
 
+constexpr const char* kEverywhere = "*:0";
+
+/// A run whose peers are all on one machine stays there, in the family of its host's address.
+std::string WhereToListen(const swarm::Invite& invite) {
+  const auto loopback = [](const swarm::InviteAddress& a) { return a.address.IsLoopback(); };
+  if (!std::all_of(invite.addresses.begin(), invite.addresses.end(), loopback)) return kEverywhere;
+  const bool v6 = !invite.addresses.empty() && invite.addresses[0].address.IsIpv6();
+  return v6 ? "[::1]:0" : "127.0.0.1:0";
+}
+
 Status Join(const Options& options) {
   LOOM_RETURN_IF_ERROR(agreed::ParseIsa(options.isa));
   LOOM_RETURN_IF_ERROR(tensor::ParseDevice(options.device));
@@ -44,20 +54,18 @@ Status Join(const Options& options) {
   process.node.local.max_down = options.max_down;
   process.node.local.checkpoint_every = static_cast<std::uint32_t>(options.checkpoint_every);
   process.node.isa = options.isa;
-  bool loopback = false;
   if (!options.invite.empty()) {
     LOOM_ASSIGN(process.node.invite, swarm::ParseInvite(options.invite));
     LOOM_RETURN_IF_ERROR(swarm::CheckInviteTime(*process.node.invite, SystemClock().WallSeconds()));
     process.node.invite_token = options.invite;
     process.node.dir = ChooseFolder(options.dir, process.node.invite->run.Short());
-    loopback =
-        std::all_of(process.node.invite->addresses.begin(), process.node.invite->addresses.end(),
-                    [](const swarm::InviteAddress& a) { return a.address.IsLoopback(); });
+    process.node.listen = {WhereToListen(*process.node.invite)};
   } else if (options.dir.empty()) {
     return MakeError(Code::kInvalid, "neither an invite nor --dir was given",
                      "loom join INVITE, or loom join --dir DIR to go on with a folder");
   } else {
     process.node.dir = options.dir;
+    process.node.listen = {kEverywhere};
     std::error_code ignored;
     if (!std::filesystem::exists(options.dir + "/genesis", ignored) &&
         !std::filesystem::exists(options.dir + "/records.log", ignored)) {
@@ -65,9 +73,7 @@ Status Join(const Options& options) {
                        "give the folder of an earlier loom host or loom join, or an invite");
     }
   }
-  process.node.listen = {!options.listen.empty() ? options.listen
-                         : loopback              ? "127.0.0.1:0"
-                                                 : "*:0"};
+  if (!options.listen.empty()) process.node.listen = {options.listen};
   const auto before_run = [&](node::Node& node, Output& out) -> Status {
     out.Event({{"event", json::Value("started")}, {"peer", json::Value(node.id().Hex())}});
     out.Say("Peer {}.", node.id().Short());
