@@ -182,6 +182,12 @@ void World::Start(std::size_t peer) {
     Pair& pair = PairOf(node, *other);
     if (pair.up) Disconnect(node, *other, true);  // of the process before, which nobody heard die
     Connect(node, *other);
+    if (other->peer == nullptr && random_.Chance(0.5)) {  // its machine is up and says so
+      AtNode(now_ + 2 * options_.latency, node, [this, &node, other = other.get()] {
+        if (other->peer != nullptr || PairOf(node, *other).cut) return;
+        Call(node, [&](Peer& p, Effects& out) { p.OnNobodyThere(other->id, now_, out); });
+      });
+    }
   }
 }
 

@@ -1,5 +1,5 @@
-// Ctrl-C, SIGTERM and SIGHUP as a flag that loops look at: the first asks to stop cleanly, the second ends
-// the process at once.
+// Ctrl-C, SIGTERM and SIGHUP as a flag that loops look at: the first asks to stop cleanly, the
+// second ends the process at once.
 #pragma once
 
 #include <atomic>

@@ -151,6 +151,15 @@ void Peer::OnPeerDown(const PeerId& peer, bool refused, Time now, Effects& out) 
   AfterMachine(now, out);
 }
 
+// After a restart: as with a refused redial, unless a carrier is found (R33).
+void Peer::OnNobodyThere(const PeerId& peer, Time now, Effects& out) {
+  if (presence_.connected.contains(peer)) return;
+  refused_.insert(peer);
+  if (!presence_.gone.insert(peer).second) return;
+  if (machine_) machine_->OnPresence(now, out);
+  AfterMachine(now, out);
+}
+
 // A peer can be talked to, by a link of its own or through a carrier.
 void Peer::Attach(const PeerId& peer, Time now, Effects& out) {
   presence_.connected.insert(peer);

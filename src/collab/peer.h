@@ -105,6 +105,8 @@ class Peer {
   /// `refused`: its redial is refused too, so the process is gone.
   void OnPeerDown(const PeerId& peer, bool refused, Time now, Effects& out);
   void OnPeerSilent(const PeerId& peer, bool silent, Time now, Effects& out);
+  /// Nobody listens where `peer` was known to be, and it was not heard in this life.
+  void OnNobodyThere(const PeerId& peer, Time now, Effects& out);
   void OnMessage(const PeerId& from, Message message, Time now, Effects& out);
   void OnComputed(std::uint64_t job, JobResult result, Time now, Effects& out);
   void OnPersisted(std::uint64_t token, Time now, Effects& out);

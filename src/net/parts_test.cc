@@ -22,14 +22,15 @@ namespace fs = std::filesystem;
 
 /// Sends as fast as the bucket lets it for a minute of virtual time; returns (time, bytes) of each
 /// write.
-std::vector<std::pair<Time, std::size_t>> Flood(std::uint64_t rate, std::uint64_t seed) {
+std::vector<std::pair<Time, std::size_t>> Flood(std::uint64_t rate, std::uint64_t seed,
+                                                bool urgent) {
   TokenBucket bucket(rate);
   std::mt19937_64 random(seed);
   std::vector<std::pair<Time, std::size_t>> sent;
   Time now{1000h};
   const Time end = now + 60s;
   while (now < end) {
-    const Time ready = bucket.ReadyAt(now);
+    const Time ready = urgent ? bucket.UrgentReadyAt(now) : bucket.ReadyAt(now);
     if (ready > now) {
       now = ready + Duration(static_cast<std::int64_t>(random() % 2'000'000));  // timers are late
       if (random() % 2000 == 0) now += 700ms;                                   // and threads busy
@@ -43,8 +44,10 @@ std::vector<std::pair<Time, std::size_t>> Flood(std::uint64_t rate, std::uint64_
 }
 
 TEST(TokenBucket, NoTenSecondWindowExceedsTheCap) {
-  for (const std::uint64_t rate : {20'000ULL, 1'000'000ULL, 100'000'000ULL}) {
-    const auto sent = Flood(rate, 11);
+  for (const auto& [rate, urgent] : {std::pair(16'000ULL, false), std::pair(1'000'000ULL, false),
+                                     std::pair(100'000'000ULL, false), std::pair(16'000ULL, true),
+                                     std::pair(1'000'000ULL, true)}) {
+    const auto sent = Flood(rate, 11, urgent);
     std::size_t in_window = 0, worst = 0, total = 0, tail = 0;
     for (const auto& [when, n] : sent) {
       in_window += n;

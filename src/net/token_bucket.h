@@ -30,8 +30,8 @@ class TokenBucket {
 
   /// When the next slice may go: now, or when enough for a fair piece has gathered.
   Time ReadyAt(Time now) { return ReadyAt(now, 0); }
-  /// For urgent traffic: it may borrow a quarter of a second of the cap (at least 64 KiB).
-  Time UrgentReadyAt(Time now) { return ReadyAt(now, std::max(rate_ * 0.25, 65536.0)); }
+  /// For urgent traffic: it may borrow a quarter of a second of the cap.
+  Time UrgentReadyAt(Time now) { return ReadyAt(now, rate_ * 0.25); }
 
   /// Most bytes of one write, so that a small cap is not overrun by a large record.
   std::size_t Slice(std::size_t largest) const {

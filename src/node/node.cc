@@ -18,6 +18,8 @@ constexpr std::size_t kStorageQueue = 65536;
 constexpr std::string_view kKeyHint =
     "bring back a copy of keys/peer, or join anew with an empty folder";
 
+constexpr std::uint64_t kLeastCap = 16'000;  ///< bytes a second
+
 Result<crypto::SigningKey> PeerKey(const std::string& dir, bool had_one) {
   const std::string path = dir + "/keys/peer";
   auto key = crypto::SigningKey::Load(path);
@@ -41,6 +43,14 @@ store::FileSystem& Disk() {
 }
 
 Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
+  for (const auto& [name, cap] :
+       {std::pair("max_up", options.local.max_up), std::pair("max_down", options.local.max_down)}) {
+    if (cap != 0 && cap < kLeastCap) {
+      return MakeError(Code::kInvalid,
+                       fmt::format("{} {} is less than {} bytes a second", name, cap, kLeastCap),
+                       "greetings and heartbeats alone need that much");
+    }
+  }
   LOOM_ASSIGN(store::PeerFolder folder,
               store::PeerFolder::Open(
                   Disk(), options.dir,
@@ -252,7 +262,7 @@ void Node::Tick() {
 void Node::DialDue() {
   for (const auto& candidate : directory_.Due(reactor_.Now(), 4)) {
     const std::string text = candidate.address.ToString();
-    dialling_[text] = candidate.address;
+    dialling_[text] = candidate;
     std::optional<PeerId> expected;
     if (!candidate.peer.IsZero()) expected = candidate.peer;
     transport_->Dial(text, expected);

@@ -166,7 +166,7 @@ class Node final : public net::TransportEvents {
   std::unique_ptr<net::Transport> transport_;
   std::unique_ptr<net::ControlServer> control_;
   swarm::Directory directory_;
-  std::map<std::string, swarm::Address> dialling_;
+  std::map<std::string, swarm::Directory::Candidate> dialling_;
   std::map<PeerId, swarm::Address> known_address_;
   std::vector<std::uint16_t> ports_;
   std::unique_ptr<collab::Peer> peer_;

@@ -21,8 +21,8 @@ void Node::OnPeerUp(const net::PeerInfo& info) {
       if (known_address_.emplace(info.id, *address).second) SaveAddresses();
     }
   }
-  for (const auto& [text, address] : dialling_) {
-    if (info.dialled_by_us && text == info.address) directory_.Connected(address, info.id);
+  for (const auto& [text, dialled] : dialling_) {
+    if (info.dialled_by_us && text == info.address) directory_.Connected(dialled.address, info.id);
   }
   const auto known = known_address_.find(info.id);
   if (known != known_address_.end()) directory_.Connected(known->second, info.id);
@@ -110,7 +110,13 @@ void Node::OnPeerHeard(const PeerId& peer) {
 void Node::OnDialFailed(const std::string& address, net::DialStep step, const Error& error) {
   const auto it = dialling_.find(address);
   if (it != dialling_.end()) {
-    directory_.Failed(it->second, reactor_.Now());
+    directory_.Failed(it->second.address, reactor_.Now());
+    const PeerId expected = it->second.peer;
+    if (step == net::DialStep::kConnect && error.code == Code::kRefused && !expected.IsZero()) {
+      Step([&](collab::Peer& core, Time now, collab::Effects& out) {
+        core.OnNobodyThere(expected, now, out);
+      });
+    }
     dialling_.erase(it);
   }
   Log(LogLevel::kDebug, "net", "{}: {} failed: {}", address, net::DialStepName(step),
