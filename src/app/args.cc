@@ -143,6 +143,13 @@ void Args::Flag(const std::string& name, bool& out, const std::string& help) {
   state_.app.add_flag(name, out, help);
 }
 
+Status CheckRange(std::string_view option, std::uint64_t value, std::uint64_t low,
+                  std::uint64_t high) {
+  if (value >= low && value <= high) return {};
+  return MakeError(Code::kInvalid,
+                   fmt::format("{} {} is outside of {} .. {}", option, value, low, high));
+}
+
 int ExitCode(Code code) {
   switch (code) {
     case Code::kInvalid:

@@ -59,5 +59,8 @@ int RunCommandLine(std::vector<Verb> verbs, int argc, const char* const* argv);
 
 /// The exit code of an error.
 int ExitCode(Code code);
+/// kInvalid, naming the option, its value and the limits, unless low <= value <= high.
+Status CheckRange(std::string_view option, std::uint64_t value, std::uint64_t low,
+                  std::uint64_t high);
 
 }  // namespace loom::app

@@ -73,6 +73,32 @@ TEST_F(Cli, PathsOfARunTomlAreMeantFromItsFolder) {
   EXPECT_EQ(check.code, 0) << check.err;
 }
 
+TEST_F(Cli, ADryRunRefusesWhatATrainingWould) {
+  Write("story.txt", Story());
+  ASSERT_EQ(
+      Run("init --preset loom-0.2m --data " + Path("story.txt") + " --out " + Path("a.toml")).code,
+      0);
+  std::string toml = Read("a.toml");
+  const std::size_t at = toml.find("[model]\n");
+  ASSERT_NE(at, std::string::npos);
+  Write("b.toml", toml.insert(at + 8, "context = 70000\n"));
+  const Ran plan = Run("train " + Path("b.toml") + " --dry-run");
+  EXPECT_EQ(plan.code, 3);
+  EXPECT_NE(plan.err.find("70000"), std::string::npos) << plan.err;
+}
+
+TEST_F(Cli, StreamsThatAreClosedOrFullAreNoticed) {
+  const auto code = [](const std::string& shell) {
+    const int status = std::system((std::string(LOOM_BINARY) + " " + shell).c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  EXPECT_EQ(code("--help > /dev/full 2>/dev/null"), 7);
+  EXPECT_EQ(code("doctor --json >&- 2>&- <&-"), 0);
+  Write("story.txt", Story());
+  EXPECT_EQ(code("init --data " + Path("story.txt") + " --out " + Path("c.toml") + " >&- 2>&-"), 0);
+  EXPECT_NE(Read("c.toml").find("[model]"), std::string::npos);
+}
+
 TEST_F(Cli, FromTextToModel) {
   Write("story.txt", Story());
   const Ran init = Run("init --preset loom-0.2m --data " + Path("story.txt") +

@@ -9,8 +9,6 @@
 namespace loom::app {
 namespace {
 
-constexpr Duration kAnswerLimit = 10s;
-
 Code CodeNamed(std::string_view name) {
   for (int code = 0; code <= static_cast<int>(Code::kInternal); ++code) {
     if (CodeName(static_cast<Code>(code)) == name) return static_cast<Code>(code);
@@ -26,9 +24,8 @@ std::string TextOf(const json::Value& value, std::string_view key) {
 
 }  // namespace
 
-Result<json::Value> AskPeer(const std::string& dir, const json::Object& request) {
-  auto line =
-      net::ControlRequest(dir + "/control.sock", json::Dump(json::Value(request)), kAnswerLimit);
+Result<json::Value> AskPeer(const std::string& dir, const json::Object& request, Duration limit) {
+  auto line = net::ControlRequest(dir + "/control.sock", json::Dump(json::Value(request)), limit);
   if (!line) {
     if (line.error().code != Code::kNotFound) return std::move(line).error();
     if (const auto holder = FolderHolder(dir)) {

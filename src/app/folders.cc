@@ -27,8 +27,10 @@ Status MakeFolder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (!fs::is_directory(path, error)) {
-    return MakeError(Code::kIo, fmt::format("cannot make the folder {}", path),
-                     "is there a file of that name?");
+    return MakeError(Code::kIo,
+                     fmt::format("cannot make the folder {}{}", path,
+                                 error ? ": " + error.message() : std::string()),
+                     error ? std::string() : "is there a file of that name?");
   }
   return {};
 }

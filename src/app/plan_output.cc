@@ -1,10 +1,12 @@
 // The rate comes from timed inner steps of the very model on made-up tokens; a model above
-// kMeasuredParameters is scaled from a smaller one by its arithmetic.
+// kMeasuredParameters, or steps above kMeasuredFlops, are scaled from a smaller one by its
+// arithmetic.
 #include "app/plan_output.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "app/model_source.h"
@@ -18,6 +20,27 @@ namespace loom::app {
 namespace {
 
 constexpr std::uint64_t kMeasuredParameters = 30'000'000;
+constexpr double kMeasuredFlops = 2e11;  ///< some seconds on a slow machine
+
+/// A token is a byte at least, so that a corpus can be too short for a context before it is read.
+Status CheckLength(const train::RunSpec& spec) {
+  LOOM_ASSIGN(const std::vector<std::string> files, data::ListCorpus(spec.data));
+  std::uint64_t bytes = 0;
+  for (const std::string& file : files) {
+    std::error_code error;
+    const std::uint64_t size = std::filesystem::file_size(file, error);
+    if (!error) bytes += size;
+  }
+  const auto most =
+      static_cast<std::uint64_t>(static_cast<double>(bytes) * (1 - spec.data.val_fraction));
+  const std::uint64_t needed = 2ULL * spec.model.context;
+  if (most >= needed) return {};
+  return MakeError(Code::kInvalid,
+                   fmt::format("the corpus has {} training tokens at most; with a context of {} it "
+                               "needs {} at least",
+                               most, spec.model.context, needed),
+                   "use more text or a smaller context");
+}
 
 /// Tokens a second of one worker's inner steps.
 Result<double> MeasureRate(const train::RunFile& run) {
@@ -31,6 +54,14 @@ Result<double> MeasureRate(const train::RunFile& run) {
     spec.sync.batch = 1;
     spec.optim.accumulation = 1;
   }
+  const auto work = [&] {  // of all samples that are timed below
+    return model::TrainFlopsPerToken(spec.model, spec.model.context) *
+           static_cast<double>(spec.model.context) * 5 * spec.sync.batch;
+  };
+  if (work() > kMeasuredFlops) spec.optim.accumulation = 1;
+  while (work() > kMeasuredFlops && spec.sync.batch > 1) spec.sync.batch /= 2;
+  while (work() > kMeasuredFlops && spec.model.context > 16) spec.model.context /= 2;
+  spec.sync.context = spec.model.context;
   LOOM_RETURN_IF_ERROR(ConfigureCompute(spec.determinism, run.local));
   const std::uint64_t num_samples = std::uint64_t{spec.sync.batch} * 4;
   std::vector<std::int32_t> tokens((num_samples + 2) * spec.model.context);
@@ -60,7 +91,7 @@ Result<double> MeasureRate(const train::RunFile& run) {
 }  // namespace
 
 Status PrintPlan(train::RunFile run, const PlanOptions& options, bool json) {
-  LOOM_RETURN_IF_ERROR(data::ListCorpus(run.spec.data));
+  LOOM_RETURN_IF_ERROR(CheckLength(run.spec));
   LOOM_ASSIGN(const auto tokenizer, data::MakeTokenizer(run.spec.data));
   LOOM_RETURN_IF_ERROR(
       train::FitVocab(run.spec, static_cast<std::uint32_t>(tokenizer->vocab_size())));

@@ -1,22 +1,28 @@
 // loom demo: arguments; the story is told in demo.cc.
+#include <filesystem>
 #include <memory>
 
 #include "app/demo.h"
 #include "app/verbs.h"
 
 namespace loom::app {
+namespace {
+
+constexpr const char* kFetched = ".cache/austen.txt";  ///< by ./run demo
+
+}  // namespace
 
 Verb DemoVerb() {
   auto options = std::make_shared<DemoOptions>();
+  options->corpus = kFetched;
   options->out = "loom-demo";
   return {.name = "demo",
           .summary = "Train a small model on a text here and now, and see what it writes",
-          .example = "loom demo --corpus book.txt --out demo",
+          .example = "loom demo --corpus book.txt --out demo --json",
           .declare =
               [options](Args& args) {
                 args.Option("--corpus", "PATH", options->corpus,
-                            "Text to learn from: a txt or jsonl file, or a folder",
-                            Need::kRequired);
+                            "Text to learn from: a txt or jsonl file, or a folder");
                 args.Option("--out", "DIR", options->out, "Folder for everything the demo makes");
                 args.Option("--rounds", "N", options->rounds,
                             "Rounds to train; 0 = the demo's own number");
@@ -24,7 +30,14 @@ Verb DemoVerb() {
                           "Only the synchronous run in one process, no peers");
                 args.Flag("--json", options->json, "NDJSON events on stdout, the story on stderr");
               },
-          .run = [options] { return RunDemo(*options); }};
+          .run = [options]() -> Status {
+            std::error_code ignored;
+            if (options->corpus == kFetched && !std::filesystem::exists(kFetched, ignored)) {
+              return MakeError(Code::kNotFound, fmt::format("{} is not here", kFetched),
+                               "`./run demo` fetches it; or give a text with --corpus");
+            }
+            return RunDemo(*options);
+          }};
 }
 
 }  // namespace loom::app

@@ -29,7 +29,9 @@ struct Options {
 
 Result<std::vector<std::int32_t>> ReadIds(const std::string& path) {
   LOOM_ASSIGN(const std::string text, ReadFile(path, 64 << 20));
-  LOOM_ASSIGN(const json::Value value, json::Parse(text));
+  const auto parsed = json::Parse(text);
+  if (!parsed) return Error(parsed.error()).Context(path);
+  const json::Value& value = *parsed;
   const json::Array* items = value.AsArray();
   if (items == nullptr) {
     return MakeError(Code::kInvalid,

@@ -26,11 +26,8 @@ struct Options {
 
 Status Host(const Options& options) {
   LOOM_RETURN_IF_ERROR(agreed::ParseIsa(options.isa));
-  if (options.invite_days > 3650 || options.invite_uses < 1 || options.invite_uses > 100000) {
-    return MakeError(Code::kInvalid,
-                     fmt::format("--invite-days {} (0 .. 3650) or --invite-uses {} (1 .. 100000)",
-                                 options.invite_days, options.invite_uses));
-  }
+  LOOM_RETURN_IF_ERROR(CheckRange("--invite-days", options.invite_days, 0, 3650));
+  LOOM_RETURN_IF_ERROR(CheckRange("--invite-uses", options.invite_uses, 1, 100000));
   LOOM_ASSIGN(train::RunFile file, train::LoadRun(options.run_toml));
   PeerProcess process;
   process.json = options.json;

@@ -43,11 +43,8 @@ Status Join(const Options& options) {
   PeerProcess process;
   process.json = options.json;
   process.node.local.device = options.device;
-  if (options.threads > 256 || options.checkpoint_every < 1 || options.checkpoint_every > 1000000) {
-    return MakeError(Code::kInvalid,
-                     fmt::format("--threads {} (0 .. 256) or --checkpoint-every {} (1 .. 1000000)",
-                                 options.threads, options.checkpoint_every));
-  }
+  LOOM_RETURN_IF_ERROR(CheckRange("--threads", options.threads, 0, 256));
+  LOOM_RETURN_IF_ERROR(CheckRange("--checkpoint-every", options.checkpoint_every, 1, 1000000));
   process.node.local.threads = static_cast<std::uint32_t>(options.threads);
   process.node.local.announce = options.announce;
   process.node.local.max_up = options.max_up;

@@ -21,6 +21,8 @@ struct Options {
   bool json = false;
 };
 
+constexpr Duration kPatience = 2s;  ///< with a peer that does not answer
+
 /// The keys that scripts rely on, in the order they are shown; others follow.
 constexpr std::array kKeys{"run",    "peer", "state",  "reason",    "round",
                            "tokens", "root", "leader", "waits_for", "peers"};
@@ -144,7 +146,7 @@ json::Object Stopped(const std::string& dir) {
 
 /// The peer's own answer, or that it is about to give answers, or what its folder says.
 Result<json::Object> ReadStatus(const std::string& dir) {
-  const auto answer = AskPeer(dir, {{"verb", json::Value("status")}});
+  const auto answer = AskPeer(dir, {{"verb", json::Value("status")}}, kPatience);
   json::Object status;
   bool running = true;
   if (answer) {
@@ -158,6 +160,13 @@ Result<json::Object> ReadStatus(const std::string& dir) {
     Set(status, "state", json::Value("starting"));
     Set(status, "reason", json::Value("its process reads the folder"));
     ApplyRecords(dir, status);
+  } else if (answer.error().code == Code::kTimeout) {
+    status = LastReport(dir);
+    ApplyRecords(dir, status);
+    Set(status, "reason",
+        json::Value(fmt::format("its process does not answer within {:.0f} s: frozen or busy; this "
+                                "is its last report",
+                                Seconds(kPatience))));
   } else {
     return answer.error();
   }

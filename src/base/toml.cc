@@ -17,6 +17,7 @@ namespace {
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 
 namespace loom {
 namespace {
@@ -52,6 +53,22 @@ TomlValue Convert(const ::toml::node& node) {
   return out;
 }
 
+/// Whether some dotted key, or what looks like one, has more parts than kMaxTomlKeyParts: toml++
+/// makes a table of each and recurses into them.
+bool HasEndlessKey(std::string_view text) {
+  constexpr std::string_view kOfKeys = "-_\"' \t";
+  std::size_t parts = 1;
+  for (const char c : text) {
+    if (c == '.') {
+      if (++parts > kMaxTomlKeyParts) return true;
+    } else if (std::isalnum(static_cast<unsigned char>(c)) == 0 &&
+               kOfKeys.find(c) == std::string_view::npos) {
+      parts = 1;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string_view TomlValue::KindName() const {
@@ -64,6 +81,10 @@ Result<TomlTable> ParseToml(std::string_view text, std::string_view file_name) {
   if (text.size() > kMaxTomlBytes) {
     return MakeError(Code::kLimit, fmt::format("{}: {} bytes, the limit of a TOML file is {}",
                                                file_name, text.size(), kMaxTomlBytes));
+  }
+  if (HasEndlessKey(text)) {
+    return MakeError(Code::kLimit, fmt::format("{}: a key of more than {} parts with dots between",
+                                               file_name, kMaxTomlKeyParts));
   }
   constexpr const char* kHint = "strings need quotes, tables look like [model]";
   try {

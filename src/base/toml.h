@@ -38,6 +38,7 @@ struct TomlEntry {
 
 /// Largest TOML text that is read; a longer one is refused before it is parsed.
 inline constexpr std::size_t kMaxTomlBytes = 1 << 20;
+inline constexpr std::size_t kMaxTomlKeyParts = 64;  ///< a.b.c has three
 
 /// Parses a document; file_name only names it in errors ("run.toml:7: ...").
 Result<TomlTable> ParseToml(std::string_view text, std::string_view file_name);

@@ -35,6 +35,14 @@ TEST(Toml, ErrorsNameFileAndLine) {
   EXPECT_FALSE(ParseToml("a = 1\na = 2\n", "run.toml").ok()) << "a key twice";
   EXPECT_FALSE(ParseToml(std::string(kMaxTomlBytes + 1, '#'), "big").ok());
   EXPECT_FALSE(ParseToml(std::string(5000, '['), "deep").ok());
+  std::string key = "a";
+  for (int i = 0; i < 50000; ++i) key += ".a";
+  for (const std::string& text : {"[" + key + "]\n", key + " = 1\n", "x = {" + key + " = 1}\n"}) {
+    const auto deep = ParseToml(text, "deep");
+    ASSERT_FALSE(deep.ok());
+    EXPECT_EQ(deep.error().code, Code::kLimit);
+  }
+  EXPECT_TRUE(ParseToml("x = \"......\"\n", "dots").ok());
 }
 
 TEST(Toml, QuoteRoundTrips) {

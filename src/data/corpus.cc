@@ -174,15 +174,16 @@ Result<CorpusStats> ReadCorpus(const DataConfig& config,
                                : reader.ReadTextFile(path, map.bytes()));
   }
   if (reader.stats.documents == 0) {
-    std::string first;
-    if (!reader.stats.bad_lines.empty()) {
-      const BadLine& bad = reader.stats.bad_lines[0];
-      first = fmt::format("; the first: {}{}: {}", bad.file,
-                          bad.line > 0 ? fmt::format(":{}", bad.line) : "", bad.reason);
+    std::string listed;
+    for (const BadLine& bad : reader.stats.bad_lines) {
+      listed += fmt::format("\n  {}{}: {}", bad.file,
+                            bad.line > 0 ? fmt::format(":{}", bad.line) : "", bad.reason);
     }
+    if (const auto more = reader.stats.bad_count - reader.stats.bad_lines.size(); more > 0)
+      listed += fmt::format("\n  and {} more", more);
     return MakeError(Code::kInvalid,
-                     fmt::format("the corpus has no document ({} files, {} bad lines{})",
-                                 reader.stats.files.size(), reader.stats.bad_count, first));
+                     fmt::format("the corpus has no document ({} files, {} bad lines){}",
+                                 reader.stats.files.size(), reader.stats.bad_count, listed));
   }
   return std::move(reader.stats);
 }

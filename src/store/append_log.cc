@@ -105,6 +105,11 @@ std::vector<std::string> RepairNotes(const std::string& path, const Scan& scan) 
   return notes;
 }
 
+/// A log is made with its header in one step, so what is shorter was cut by something else.
+std::string BegunAnew(const std::string& path, std::uint64_t bytes) {
+  return fmt::format("{}: only {} bytes are left of it: begun anew", path, bytes);
+}
+
 Result<Scan> ScanLog(const File& file, const std::string& path, const Hash& wanted,
                      const std::function<void(Bytes)>& entry_read) {
   Scan scan;
@@ -155,6 +160,11 @@ Result<Scan> ScanLog(const File& file, const std::string& path, const Hash& want
 Result<LogContents> ReadLog(const FileSystem& fs, const std::string& path, const Hash& file_id) {
   LOOM_ASSIGN(const auto file, fs.OpenToRead(path));
   LogContents contents;
+  LOOM_ASSIGN(const std::uint64_t size, file->Size());
+  if (size < kLogHeaderBytes) {
+    contents.repaired.push_back(BegunAnew(path, size));
+    return contents;
+  }
   LOOM_ASSIGN(const Scan scan, ScanLog(*file, path, file_id, [&](Bytes entry) {
                 contents.entries.push_back(std::move(entry));
               }));
@@ -164,9 +174,14 @@ Result<LogContents> ReadLog(const FileSystem& fs, const std::string& path, const
 }
 
 Result<AppendLog> AppendLog::Open(FileSystem& fs, const std::string& path, const Hash& file_id) {
-  if (!fs.Exists(path)) {
-    LOOM_RETURN_IF_ERROR(WriteFileAtomically(fs, path, EncodeHeader(file_id)));
+  const bool exists = fs.Exists(path);
+  std::uint64_t size = 0;
+  if (exists) {
+    LOOM_ASSIGN(const auto held, fs.OpenToRead(path));
+    LOOM_ASSIGN(size, held->Size());
   }
+  const bool empty = size < kLogHeaderBytes;
+  if (empty) LOOM_RETURN_IF_ERROR(WriteFileAtomically(fs, path, EncodeHeader(file_id)));
   AppendLog log(fs, path, file_id);
   LOOM_ASSIGN(log.file_, fs.Open(path, OpenMode::kWrite));
   LOOM_ASSIGN(Scan scan, ScanLog(*log.file_, path, file_id, nullptr));
@@ -174,6 +189,7 @@ Result<AppendLog> AppendLog::Open(FileSystem& fs, const std::string& path, const
   log.end_ = scan.end;
   log.torn_ = scan.torn;
   log.repaired_ = RepairNotes(path, scan);
+  if (empty && exists) log.repaired_.push_back(BegunAnew(path, size));
   for (const ByteRepair& repair : scan.repairs)
     LOOM_RETURN_IF_ERROR(log.file_->WriteAt(repair.offset, ByteView(&repair.value, 1)));
   if (log.torn_) LOOM_RETURN_IF_ERROR(log.file_->Truncate(log.end_));

@@ -115,6 +115,23 @@ TEST(AppendLog, AFlippedByteIsPutRightAtEveryOffset) {
   }
 }
 
+TEST(AppendLog, AnEmptiedOneIsBegunAnewAndSaysSo) {
+  for (const std::uint64_t left : {std::uint64_t{0}, std::uint64_t{kLogHeaderBytes - 1}}) {
+    SimFileSystem fs;
+    MakeLog(fs, 4);
+    ASSERT_TRUE((*fs.Open("log", OpenMode::kWrite))->Truncate(left));
+    const auto seen = ReadLog(fs, "log", kId);
+    ASSERT_TRUE(seen) << seen.error().ToString();
+    EXPECT_TRUE(seen->entries.empty());
+    auto log = AppendLog::Open(fs, "log", kId);
+    ASSERT_TRUE(log) << log.error().ToString();
+    EXPECT_EQ(log->size(), 0U);
+    ASSERT_EQ(log->repaired().size(), 1U);
+    EXPECT_EQ(log->repaired(), seen->repaired);
+    EXPECT_TRUE(log->AppendAndSync(Entry(0, 3)));
+  }
+}
+
 // More than a byte of something promised cannot be put right, and is an error, not a shorter log.
 TEST(AppendLog, NamesTheDamagedEntry) {
   const std::uint64_t second = kLogHeaderBytes + 3 + kLogEntryOverhead;

@@ -107,7 +107,11 @@ Result<PeerFolder> PeerFolder::Open(FileSystem& fs, const std::string& path,
 }
 
 Status PeerFolder::OpenLogs() {
+  const bool begun =
+      fs_->Exists(JoinPath(path_, "votes.log")) || fs_->Exists(JoinPath(path_, "records.log"));
   for (const char* name : {"votes.log", "records.log"}) {
+    if (begun && !fs_->Exists(JoinPath(path_, name)))
+      notes_.push_back(fmt::format("{} is missing: begun anew", JoinPath(path_, name)));
     LOOM_ASSIGN(AppendLog log, AppendLog::Open(*fs_, JoinPath(path_, name), LogId(genesis_, name)));
     if (const auto& torn = log.torn()) {
       notes_.push_back(fmt::format("{}: cut {} bytes at offset {} (entry {}): torn, or damaged",

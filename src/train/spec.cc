@@ -200,6 +200,10 @@ Status FitVocab(RunSpec& spec, std::uint32_t tokenizer_vocab) {
                                  tokenizer_vocab),
                      "leave vocab out: it follows from the tokenizer");
   }
+  if (tokenizer_vocab < 2) {
+    return MakeError(Code::kInvalid, "the corpus has a single distinct character",
+                     "there is nothing to learn from it: give another text");
+  }
   spec.model.vocab = tokenizer_vocab;
   return {};
 }
