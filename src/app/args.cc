@@ -88,6 +88,7 @@ const Verb* FindVerb(const std::vector<Verb>& verbs, const std::vector<std::stri
 
 int UnknownVerb(const std::vector<Verb>& verbs, const std::string& word) {
   std::vector<std::string_view> names;
+  names.reserve(verbs.size());
   for (const Verb& verb : verbs) names.push_back(verb.name);
   std::string_view nearest = Nearest(word, names);
   for (const Verb& verb : verbs) {
@@ -178,7 +179,7 @@ int ExitCode(Code code) {
   return 70;
 }
 
-int RunCommandLine(std::vector<Verb> verbs, int argc, const char* const* argv) {
+int RunCommandLine(const std::vector<Verb>& verbs, int argc, const char* const* argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     PrintOverview(verbs);

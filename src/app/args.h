@@ -55,7 +55,7 @@ struct Verb {
 /// Finds the verb in the command line, parses and runs it. Returns the exit code (docs/cli.md).
 /// Help goes to stdout; every complaint goes to stderr, and with --json also to stdout as
 /// {"error": {...}}.
-int RunCommandLine(std::vector<Verb> verbs, int argc, const char* const* argv);
+int RunCommandLine(const std::vector<Verb>& verbs, int argc, const char* const* argv);
 
 /// The exit code of an error.
 int ExitCode(Code code);
