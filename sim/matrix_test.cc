@@ -1,4 +1,4 @@
-// The fault matrix (design §11): every fault at every phase of a round of five peers, many seeds
+// The fault matrix: every fault at every phase of a round of five peers, many seeds
 // each. The audit inside checks R5, R17, R20, R37 and promises 1, 2 and 4 in every run.
 #include <gtest/gtest.h>
 

@@ -103,6 +103,37 @@ TEST(SwarmTest, ASlowPeerDoesFewerStepsAndBlocksNobody) {
   EXPECT_LT(Seconds(world.now().time_since_epoch()), 14 * 5.0) << "at a full-speed pace";
 }
 
+// R18: a member that is killed after it committed, and is back within the round, says nothing else.
+TEST(SwarmTest, R18WhoIsBackWithinTheRoundDoesNotCommitTwice) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    WorldOptions options = SmallWorld(seed);
+    options.config.rounds = 12;
+    options.checkpoint_every = 1;  // its inner state is that of the record: it could work again
+    options.keep_trace = true;
+    World world(options);
+    const std::size_t victim = seed % 5;
+    bool killed = false;
+    world.SetWatch([&](std::size_t peer, const collab::Effect& effect) {
+      const auto* send = std::get_if<collab::Send>(&effect);
+      const auto* said =
+          send == nullptr ? nullptr : std::get_if<collab::Commitment>(&send->message);
+      if (killed || peer != victim || said == nullptr || said->samples == 0 || said->id.round < 6)
+        return;
+      killed = true;
+      world.After(15ms, [&world, victim] {
+        world.Kill(victim);
+        world.Start(victim);
+      });
+    });
+    for (std::size_t i = 0; i < 5; ++i) world.Start(i);
+    EXPECT_TRUE(Finish(world, 12)) << "seed " << seed;
+    ExpectClean(world);
+    EXPECT_TRUE(killed);
+    for (const std::string& line : world.trace())
+      EXPECT_EQ(line.find("two different"), std::string::npos) << "seed " << seed << ": " << line;
+  }
+}
+
 TEST(SwarmTest, R19ABadContributionIsExcludedAndItsPeerNamed) {
   WorldOptions options = SmallWorld(41);
   options.config.rounds = 12;

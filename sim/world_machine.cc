@@ -146,7 +146,9 @@ void World::FinishJob(Node& node) {
   }
   if (auto* work = std::get_if<collab::WorkResult>(&result)) {
     node.step_limit = UINT32_MAX;
-    work->millis = static_cast<std::uint32_t>(Seconds(now_ - node.job_started) * 1000.0);
+    // No two lives time the same work alike.
+    work->millis = static_cast<std::uint32_t>(Seconds(now_ - node.job_started) * 1000.0) +
+                   static_cast<std::uint32_t>(node.life % 16);
     if (work->work && node.corrupt) {
       node.corrupt = false;
       const Bytes bad(work->work->encoded->size(), std::byte{0xFF});

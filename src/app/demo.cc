@@ -21,6 +21,7 @@ namespace loom::app {
 namespace {
 
 constexpr std::uint64_t kDemoRounds = 100;
+constexpr std::uint64_t kMinDemoRounds = 16;  ///< two are killed, and one comes back
 constexpr std::uint64_t kMaxDemoRounds = 100000;
 constexpr std::uint64_t kPageTokens = 1200;
 constexpr std::size_t kPromptTokens = 48;
@@ -322,6 +323,16 @@ Status RunDemo(const DemoOptions& options) {
   if (options.rounds > kMaxDemoRounds) {
     return MakeError(Code::kInvalid,
                      fmt::format("--rounds {} is more than {}", options.rounds, kMaxDemoRounds));
+  }
+  if (!options.one_process && options.rounds != 0 && options.rounds < kMinDemoRounds) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("--rounds {} is less than {}, too short for what the demo shows",
+                                 options.rounds, kMinDemoRounds));
+  }
+  std::error_code ignored;
+  if (!std::filesystem::exists(options.corpus, ignored)) {
+    return MakeError(Code::kNotFound, fmt::format("{} does not exist", options.corpus),
+                     "--corpus takes a txt or jsonl file, or a folder of these");
   }
   Output out(options.json);
   train::RunFile run = DemoRun(options.corpus, options.rounds);

@@ -55,7 +55,7 @@ Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& pr
   if (node->has_run()) folder.Keep();
   if (!end) return end.error();
   if (end->state == collab::PeerState::kFailed) return MakeError(end->code, end->reason);
-  out.Say("Stopped: {}.", end->reason);
+  out.Say("Stopped: {}", end->reason);
   return {};
 }
 

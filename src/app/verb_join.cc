@@ -7,6 +7,8 @@
 #include "app/folders.h"
 #include "app/peer_process.h"
 #include "app/verbs.h"
+#include "base/file.h"
+#include "base/toml.h"
 #include "swarm/invite.h"
 #include "tensor/runtime.h"
 
@@ -18,12 +20,12 @@ struct Options {
   std::string dir;
   std::string listen;
   std::string announce;
-  std::string device = "auto";
+  std::string device;
   std::string isa = "auto";
   std::uint64_t threads = 0;
   std::uint64_t max_up = 0;
   std::uint64_t max_down = 0;
-  std::uint64_t checkpoint_every = 10;
+  std::uint64_t checkpoint_every = 0;
   bool json = false;
 };
 
@@ -37,19 +39,31 @@ std::string WhereToListen(const swarm::Invite& invite) {
   return v6 ? "[::1]:0" : "127.0.0.1:0";
 }
 
+/// What the folder's last start had, where the command line does not say otherwise.
+Result<train::LocalConfig> LocalOf(const std::string& dir, const Options& options) {
+  train::LocalConfig local;
+  const std::string path = fmt::format("{}/keys/{}", dir, node::kLocalKey);
+  if (const auto kept = ReadFile(path, kMaxTomlBytes)) {
+    LOOM_ASSIGN(const train::RunFile run, train::ParseRun(*kept, path));
+    local = run.local;
+  }
+  if (!options.device.empty()) local.device = options.device;
+  if (options.threads != 0) local.threads = static_cast<std::uint32_t>(options.threads);
+  if (!options.announce.empty()) local.announce = options.announce;
+  if (options.max_up != 0) local.max_up = options.max_up;
+  if (options.max_down != 0) local.max_down = options.max_down;
+  if (options.checkpoint_every != 0)
+    local.checkpoint_every = static_cast<std::uint32_t>(options.checkpoint_every);
+  return local;
+}
+
 Status Join(const Options& options) {
   LOOM_RETURN_IF_ERROR(agreed::ParseIsa(options.isa));
-  LOOM_RETURN_IF_ERROR(tensor::ParseDevice(options.device));
+  if (!options.device.empty()) LOOM_RETURN_IF_ERROR(tensor::ParseDevice(options.device));
   PeerProcess process;
   process.json = options.json;
-  process.node.local.device = options.device;
   LOOM_RETURN_IF_ERROR(CheckRange("--threads", options.threads, 0, 256));
-  LOOM_RETURN_IF_ERROR(CheckRange("--checkpoint-every", options.checkpoint_every, 1, 1000000));
-  process.node.local.threads = static_cast<std::uint32_t>(options.threads);
-  process.node.local.announce = options.announce;
-  process.node.local.max_up = options.max_up;
-  process.node.local.max_down = options.max_down;
-  process.node.local.checkpoint_every = static_cast<std::uint32_t>(options.checkpoint_every);
+  LOOM_RETURN_IF_ERROR(CheckRange("--checkpoint-every", options.checkpoint_every, 0, 100000));
   process.node.isa = options.isa;
   if (!options.invite.empty()) {
     LOOM_ASSIGN(process.node.invite, swarm::ParseInvite(options.invite));
@@ -71,6 +85,7 @@ Status Join(const Options& options) {
     }
   }
   if (!options.listen.empty()) process.node.listen = {options.listen};
+  LOOM_ASSIGN(process.node.local, LocalOf(process.node.dir, options));
   const auto before_run = [&](node::Node& node, Output& out) -> Status {
     out.Event({{"event", json::Value("started")}, {"peer", json::Value(node.id().Hex())}});
     out.Say("Peer {}.", node.id().Short());
@@ -93,21 +108,25 @@ Verb JoinVerb() {
             args.Positional("invite", options->invite, "The loom1... line that loom host printed",
                             Need::kOptional);
             args.Option("--dir", "DIR", options->dir,
-                        "Folder of this peer; without an invite: the one to go on with");
+                        "Folder of this peer, default the first free ./loom-ID-k; without an "
+                        "invite: the one "
+                        "to go on with");
             args.Option(
                 "--listen", "HOST:PORT", options->listen,
                 "Where to listen; default: loopback for a loopback invite, else every interface");
             args.Option("--announce", "HOST:PORT", options->announce,
                         "Address under which others reach this peer");
-            args.Option("--device", "NAME", options->device, "auto, cpu or cuda");
-            args.Option("--threads", "N", options->threads,
-                        "Threads of tensor operators; 0 = half of the processors");
+            args.Option("--device", "NAME", options->device,
+                        "auto, cpu or cuda; default: as before, or auto");
+            args.Option(
+                "--threads", "N", options->threads,
+                "Threads of tensor operators; default: as before, or half of the processors");
             args.Size("--max-up", options->max_up,
-                      "Most bytes a second sent, also as 2M; default: no limit");
+                      "Most bytes a second sent, also as 2M; default: as before, or no limit");
             args.Size("--max-down", options->max_down,
-                      "Most bytes a second received, also as 2M; default: no limit");
+                      "Most bytes a second received, also as 2M; default: as before, or no limit");
             args.Option("--checkpoint-every", "ROUNDS", options->checkpoint_every,
-                        "Rounds between checkpoints");
+                        "Rounds between checkpoints; default: as before, or 10");
             args.Option("--isa", "NAME", options->isa,
                         "Kernel path of agreed arithmetic: auto, plain, avx2, avx512");
             args.Flag("--json", options->json, "NDJSON events on stdout");

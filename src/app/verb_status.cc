@@ -214,7 +214,8 @@ void Show(const json::Value& status, const std::string& dir, Output& out) {
   }
   const json::Value* running = status.Find("running");
   if (running != nullptr && running->AsBool() != nullptr && !*running->AsBool()) {
-    out.Say("It does not run. Go on with: loom join --dir {}", dir);
+    const bool finished = Text(status, "state") == "stopped" && reason.starts_with("finished");
+    out.Say("It does not run.{}", finished ? "" : " Go on with: loom join --dir " + dir);
   }
 }
 

@@ -42,7 +42,21 @@ TEST(Toml, ErrorsNameFileAndLine) {
     ASSERT_FALSE(deep.ok());
     EXPECT_EQ(deep.error().code, Code::kLimit);
   }
-  EXPECT_TRUE(ParseToml("x = \"......\"\n", "dots").ok());
+  EXPECT_TRUE(
+      ParseToml("x = \"" + std::string(100, '.') + "\" # " + std::string(100, '.'), "dots"));
+}
+
+TEST(Toml, NonAsciiBelongsIntoQuotes) {
+  for (const char* good : {"\xEF\xBB\xBFx = 1", "x = \"é\" # é", "\"é\" = 'é'",
+                           "x = \"\"\"\né\n\"\"\"", "x = '''\né'\n'''", "x = \"\\\"é\""}) {
+    EXPECT_TRUE(ParseToml(good, "good")) << good;
+  }
+  for (const char* bad :
+       {"é = 1", "x = é", "t\xEF\xB3\xBF", "x = \"a\" é", "x = 1\n\xC2\xA0y = 2"}) {
+    const auto refused = ParseToml(bad, "bad");
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_NE(refused.error().message.find("ASCII"), std::string::npos) << refused.error().message;
+  }
 }
 
 TEST(Toml, QuoteRoundTrips) {

@@ -153,9 +153,11 @@ void Peer::BeginRound(Time now, Effects& out) {
   RoundStart start;
   start.voter = voter_;
   start.voted_bytes = restore_.voted_bytes;
-  // In the round in which it ended it may have committed to work that it cannot repeat bit by bit.
+  // In the round in which it ended it may have committed already: the same work done again takes
+  // another time, and so is another commitment. Nobody can have seen that of one who is alone.
   const bool repeats = restore_.resumed && head.body.round == resumed_at_;
-  start.may_work = !leaving_since_ && !paused_ && (!repeats || restore_.inner_exact);
+  const bool unseen = restore_.inner_exact && head.body.members.size() == 1;
+  start.may_work = !leaving_since_ && !paused_ && (!repeats || unseen);
   start.predicted_work = work_time_;
   start.predicted_exchange = exchange_time_;
   own_ask_.reset();

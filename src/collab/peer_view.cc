@@ -80,7 +80,16 @@ void Peer::Refresh(Time now, Effects& out) {
     Enter(PeerState::kWaiting, "not a member, and no member is here; waiting for " + WhoIsNeeded(1),
           out);
   } else if (!Listed()) {
-    Enter(PeerState::kJoining, reason_.empty() ? "asking to be listed" : reason_, out);
+    const auto needed =
+        MissingForQuorum(chain_.head().body.members, Voters(), options_.config.quorum);
+    if (needed.empty()) {
+      Enter(PeerState::kJoining, "asking to be listed", out);
+    } else {
+      Enter(
+          PeerState::kWaiting,
+          "not a member, and the members have no quorum; waiting for " + WhoIsNeeded(needed.size()),
+          out);
+    }
   } else {
     const std::vector<Member>& members = chain_.head().body.members;
     const std::set<PeerId> voters = Voters();

@@ -79,6 +79,8 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
   }
   const std::string listen = options.listen.empty() ? "" : options.listen[0];
   LOOM_RETURN_IF_ERROR(folder.WriteKey("listen", AsBytes(listen)));
+  const std::string local = train::WriteLocal(options.local);
+  LOOM_RETURN_IF_ERROR(folder.WriteKey(kLocalKey, AsBytes(local)));
   if (!options.invite_token.empty()) {
     LOOM_RETURN_IF_ERROR(folder.WriteKey("invite", AsBytes(options.invite_token)));
   } else if (const auto kept = folder.ReadKey("invite")) {  // killed before it was listed, say
@@ -232,7 +234,7 @@ void Node::Tick() {
   if (stopping_) return;
   if (interrupted_.load() && !interrupt_seen_) {
     interrupt_seen_ = true;
-    // Leaving must not strand the others: fewer than a quorum would stay, so only stop (design §9).
+    // Leaving must not strand the others: fewer than a quorum would stay, so only stop.
     if (peer_ && peer_->chain().head().body.members.size() > 2 &&
         peer_->View(now).waits_for.empty()) {
       Say("Stopping: leaving the run first.");

@@ -31,6 +31,8 @@
 
 namespace loom::node {
 
+inline constexpr const char* kLocalKey = "local";  ///< in keys/: [local] of the last start
+
 struct NodeOptions {
   std::string dir;
   train::LocalConfig local;

@@ -1,4 +1,4 @@
-// What a peer's folder says about it after any end, kill -9 and power cuts included (R3, R6b, R9):
+// What a peer's folder says about it after any end, kill -9 and power cuts included (R3, R6, R9):
 // the records, the last words of this key, and the state, rebuilt from the last good checkpoint and
 // the reduced bytes synced since. Knows nothing of libtorch; the simulator restores its peers by
 // this very function.

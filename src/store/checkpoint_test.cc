@@ -1,4 +1,4 @@
-// Checkpoints under full disks, power cuts and flipped bytes (users-and-faults §1 row 8, §3 25-26).
+// Checkpoints under full disks, power cuts and flipped bytes.
 #include "store/checkpoint.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A peer's folder D: everything a peer knows after kill -9 (design §9).
+// A peer's folder D: everything a peer knows after kill -9 .
 //
 //   keys/ genesis votes.log records.log rounds/<r>-<id> objects/<id> checkpoints/<r>/
 //   metrics.jsonl status.json control.sock lock
@@ -50,7 +50,7 @@ class PeerFolder {
   Checkpoints& checkpoints() { return checkpoints_; }
   ObjectStore& objects() { return objects_; }
 
-  /// Durable when it returns (R6b). Returns the id to open it by: Merkle root of the tile hashes.
+  /// Durable when it returns (R6). Returns the id to open it by: Merkle root of the tile hashes.
   Result<Hash> WriteRound(Round round, std::span<const ByteView> tiles);
   Result<RoundFile> OpenRound(Round round, const Hash& id) const;
   bool HasRound(Round round, const Hash& id) const;

@@ -83,7 +83,7 @@ TEST(PeerFolder, DamagedGenesisIsNamed) {
   }
 }
 
-// R6b: what is behind a vote is durable before the vote can be. R3: a new attempt does not touch
+// R6: what is behind a vote is durable before the vote can be. R3: a new attempt does not touch
 // the bytes behind the last vote.
 TEST(PeerFolder, R3R6RoundBytesAreDurableAndAttemptsApart) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {

@@ -89,6 +89,8 @@ Status FitVocab(RunSpec& spec, std::uint32_t tokenizer_vocab);
 /// The commented run.toml that `loom init` writes: every key with its meaning, those at their
 /// default commented out. Parsing it gives the same run.
 std::string WriteRun(const RunFile& run);
+/// The keys of [local] that are not at their default, as TOML; ParseRun reads it back.
+std::string WriteLocal(const LocalConfig& local);
 /// docs/run-toml.md.
 std::string RunTomlReference();
 

@@ -124,7 +124,7 @@ const std::vector<Key>& Table() {
        0,
        {"diloco"}},
       {"sync", "rounds", SLOT(spec.sync.rounds), true,
-       "The run ends after this round; 0 = until `loom finish`", 0, 1e9},
+       "The run ends after this round; 0 = without end", 0, 1e9},
       {"sync", "inner_steps", SLOT(spec.sync.inner_steps), true,
        "Inner steps of a full-speed worker in a round (H)", 1, 100000},
       {"sync",

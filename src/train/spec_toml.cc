@@ -322,6 +322,19 @@ std::string WriteRun(const RunFile& run) {
   return out;
 }
 
+std::string WriteLocal(const LocalConfig& local) {
+  const RunFile base = DefaultRun();
+  RunFile run = base;
+  run.local = local;
+  std::string out = "[local]\n";
+  for (const Key& key : Keys()) {
+    if (key.table != "local") continue;
+    const std::string value = FormatValue(key, run);
+    if (value != FormatValue(key, base)) out += fmt::format("{} = {}\n", key.name, value);
+  }
+  return out;
+}
+
 std::string RunTomlReference() {
   const RunFile defaults = DefaultRun();
   std::string out =

@@ -1,5 +1,7 @@
 // Joining: no setting but the invite, in the middle of a run, on different kernel paths.
+#include "base/file.h"
 #include "tests/e2e/swarm_process.h"
+#include "train/spec.h"
 
 namespace loom::e2e {
 namespace {
@@ -55,6 +57,21 @@ TEST_F(Joining, PlainAndVectorKernelsWithOneAndTwoThreadsAgreeInEveryRound) {
     EXPECT_TRUE(Contributed(folder, from + 3, peer->id)) << peer->name;
   }
   ExpectOneHistory();
+}
+
+TEST_F(Joining, AFolderKeepsTheSettingsOfItsLastStart) {
+  Peer& host = Host("host", {.arguments = {"--max-up", "900k", "--announce", "localhost:4711"},
+                             .environment = {}});
+  ASSERT_TRUE(UntilRound({&host}, 2));
+  Kill(host);
+  Resume(host);
+  ASSERT_TRUE(UntilRound({&host}, host.round + 2));
+  const auto kept = ReadFile(host.dir + "/keys/local", 1U << 16);
+  ASSERT_TRUE(kept.ok());
+  const auto local = train::ParseRun(*kept, "local");
+  ASSERT_TRUE(local.ok()) << local.error().ToString();
+  EXPECT_EQ(local->local.max_up, 900000U);
+  EXPECT_EQ(local->local.announce, "localhost:4711");
 }
 
 TEST_F(Joining, OneFolderIsOnePeer) {
