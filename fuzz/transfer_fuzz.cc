@@ -6,7 +6,7 @@
 
 #include "crypto/hash.h"
 #include "fuzz/fuzz.h"
-#include "store/object_store.h"
+#include "store/piece_list.h"
 
 namespace loom {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "store/file_system.h"
-#include "store/object_store.h"
+#include "store/piece_list.h"
 
 namespace loom::node {
 

@@ -7,7 +7,7 @@
 
 #include "base/id.h"
 #include "base/result.h"
-#include "store/object_store.h"
+#include "store/piece_list.h"
 #include "swarm/address.h"
 #include "wire/bytes_io.h"
 

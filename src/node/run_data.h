@@ -9,7 +9,7 @@
 
 #include "collab/record.h"
 #include "data/dataset.h"
-#include "store/object_store.h"
+#include "store/piece_list.h"
 #include "train/spec.h"
 
 namespace loom::node {

@@ -73,8 +73,7 @@ bool IsKeyName(std::string_view name) {
 PeerFolder::PeerFolder(FileSystem& fs, std::string path, const Options& options)
     : fs_(&fs),
       path_(std::move(path)),
-      checkpoints_(fs, JoinPath(path_, "checkpoints"), options.keep_checkpoints),
-      objects_(fs, JoinPath(path_, "objects")) {}
+      checkpoints_(fs, JoinPath(path_, "checkpoints"), options.keep_checkpoints) {}
 
 Result<PeerFolder> PeerFolder::Open(FileSystem& fs, const std::string& path,
                                     const Options& options) {
@@ -82,11 +81,10 @@ Result<PeerFolder> PeerFolder::Open(FileSystem& fs, const std::string& path,
   LOOM_RETURN_IF_ERROR(fs.MakeDirs(path));
   LOOM_ASSIGN(folder.lock_, fs.Lock(JoinPath(path, "lock"), std::to_string(options.pid)));
   LOOM_RETURN_IF_ERROR(fs.MakeDirs(JoinPath(path, "keys"), Access::kPrivate));
-  for (const char* name : {"rounds", "objects", "checkpoints"}) {
+  for (const char* name : {"rounds", "checkpoints"}) {
     LOOM_RETURN_IF_ERROR(fs.MakeDirs(JoinPath(path, name)));
   }
   LOOM_RETURN_IF_ERROR(folder.checkpoints_.Clean());
-  LOOM_RETURN_IF_ERROR(folder.objects_.Clean());
   LOOM_ASSIGN(const auto rounds, fs.List(JoinPath(path, "rounds")));
   for (const DirEntry& entry : rounds) {
     if (entry.name.ends_with(".tmp")) {

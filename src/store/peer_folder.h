@@ -1,6 +1,6 @@
 // A peer's folder D: everything a peer knows after kill -9 .
 //
-//   keys/ genesis votes.log records.log rounds/<r>-<id> objects/<id> checkpoints/<r>/
+//   keys/ genesis votes.log records.log rounds/<r>-<id> checkpoints/<r>/
 //   metrics.jsonl status.json control.sock lock
 //
 // Opening locks it, so that one folder is one peer: the same folder twice is kConflict with the pid
@@ -18,7 +18,6 @@
 #include "store/append_log.h"
 #include "store/checkpoint.h"
 #include "store/file_system.h"
-#include "store/object_store.h"
 #include "store/round_file.h"
 
 namespace loom::store {
@@ -48,7 +47,6 @@ class PeerFolder {
   AppendLog& votes() { return *votes_; }
   AppendLog& records() { return *records_; }
   Checkpoints& checkpoints() { return checkpoints_; }
-  ObjectStore& objects() { return objects_; }
 
   /// Durable when it returns (R6). Returns the id to open it by: Merkle root of the tile hashes.
   Result<Hash> WriteRound(Round round, std::span<const ByteView> tiles);
@@ -79,7 +77,6 @@ class PeerFolder {
   std::optional<AppendLog> votes_;
   std::optional<AppendLog> records_;
   Checkpoints checkpoints_;
-  ObjectStore objects_;
   std::unique_ptr<File> metrics_;
   std::vector<std::string> notes_;
 };

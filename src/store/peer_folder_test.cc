@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "crypto/hash.h"
+#include "store/piece_list.h"
 #include "store/sim_file_system.h"
 
 namespace loom::store {
@@ -214,10 +215,7 @@ TEST(PeerFolder, KeepsTheRoundsSinceTheOldestCheckpoint) {
   }
 }
 
-TEST(ObjectStore, LargeObjectsArePiecesUnderOneRoot) {
-  SimFileSystem fs;
-  ASSERT_TRUE(fs.MakeDirs("objects"));
-  ObjectStore objects(fs, "objects");
+TEST(PieceList, LargeObjectsArePiecesUnderOneRoot) {
   Bytes big(2 * kPieceBytes + 100);
   for (std::size_t i = 0; i < big.size(); ++i)
     big[i] = static_cast<std::byte>(i * 2654435761u >> 24);
@@ -227,40 +225,7 @@ TEST(ObjectStore, LargeObjectsArePiecesUnderOneRoot) {
   const auto decoded = PieceList::Decode(list.Encode());
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->Root(), list.Root());
-
-  // What a resumed transfer does: pieces in any order, then the whole.
-  const ByteView view = big;
-  ASSERT_TRUE(objects.Put(view.subspan(2 * kPieceBytes)));
-  ASSERT_TRUE(objects.Put(view.first(kPieceBytes)));
-  EXPECT_EQ(objects.HeldPieces(list), (std::vector<bool>{true, false, true}));
-  EXPECT_FALSE(objects.Assemble(list));
-  ASSERT_TRUE(objects.Put(view.subspan(kPieceBytes, kPieceBytes)));
-  ASSERT_TRUE(objects.Assemble(list));
-  const Hash id = list.Root();
-  EXPECT_EQ(*objects.Get(id, big.size()), big);
-  EXPECT_EQ(objects.Pieces(id)->pieces, list.pieces);
-  EXPECT_EQ(crypto::Sha256(*objects.GetPiece(id, list, 1)), list.pieces[1]);
-  EXPECT_FALSE(objects.Has(list.pieces[0])) << "pieces are removed";
-
-  ASSERT_TRUE(fs.FlipByte(objects.PathOf(id), kPieceBytes + 5, std::byte{1}));
-  EXPECT_EQ(objects.Get(id, big.size()).error().code, Code::kCorrupt);
-  EXPECT_TRUE(objects.GetPiece(id, list, 0));
-  EXPECT_EQ(objects.GetPiece(id, list, 1).error().code, Code::kCorrupt);
-  ASSERT_TRUE(objects.Put(big)) << "a damaged object is written again";
-  EXPECT_TRUE(objects.Get(id, big.size()));
-}
-
-TEST(ObjectStore, SmallObjectIsNamedByItsSha256) {
-  SimFileSystem fs;
-  ASSERT_TRUE(fs.MakeDirs("objects"));
-  ObjectStore objects(fs, "objects");
-  const auto id = objects.Put(AsBytes("tokenizer"));
-  ASSERT_TRUE(id);
-  EXPECT_EQ(*id, crypto::Sha256(AsBytes("tokenizer")));
-  EXPECT_EQ(objects.Get(*id, 3).error().code, Code::kLimit);
-  const auto empty = objects.Put({});
-  ASSERT_TRUE(empty);
-  EXPECT_TRUE(objects.Get(*empty, 0));
+  EXPECT_EQ(PieceList::Of(AsBytes("tokenizer")).Root(), crypto::Sha256(AsBytes("tokenizer")));
 }
 
 TEST(PieceList, RefusesCountsThatDoNotFit) {
