@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "app/print.h"
 #include "base/json.h"
 #include "base/nearest.h"
 #include "train/spec_keys.h"
@@ -50,23 +51,23 @@ CLI::Validator WholeNumber() {
 }
 
 void PrintError(std::string_view verb, const Error& error, bool json) {
-  fmt::print(stderr, "loom {}: {}\n", verb, error.message);
-  if (!error.hint.empty()) fmt::print(stderr, "  hint: {}\n", error.hint);
+  Print(stderr, "loom {}: {}\n", verb, error.message);
+  if (!error.hint.empty()) Print(stderr, "  hint: {}\n", error.hint);
   if (!json) return;
   const json::Object inner{{"code", json::Value(CodeName(error.code))},
                            {"message", json::Value(error.message)},
                            {"hint", json::Value(error.hint)}};
-  fmt::print("{}\n", json::Dump(json::Object{{"error", json::Value(inner)}}));
+  Print(stdout, "{}\n", json::Dump(json::Object{{"error", json::Value(inner)}}));
 }
 
 void PrintOverview(const std::vector<Verb>& verbs) {
-  fmt::print("{}: many machines train one language model together\n\nloom VERB [OPTIONS]\n\n",
-             kVersion);
-  for (const Verb& verb : verbs) fmt::print("  {:<12} {}\n", verb.name, verb.summary);
-  fmt::print(
-      "\nloom VERB --help explains one of them, with an example. loom --version says which one "
-      "this is.\n"
-      "First steps: loom demo --help\n");
+  Print(stdout, "{}: many machines train one language model together\n\nloom VERB [OPTIONS]\n\n",
+        kVersion);
+  for (const Verb& verb : verbs) Print(stdout, "  {:<12} {}\n", verb.name, verb.summary);
+  Print(stdout,
+        "\nloom VERB --help explains one of them, with an example. loom --version says which one "
+        "this is.\n"
+        "First steps: loom demo --help\n");
 }
 
 /// The verb whose words start the command line, and how many they are; null when there is none.
@@ -94,9 +95,8 @@ int UnknownVerb(const std::vector<Verb>& verbs, const std::string& word) {
   for (const Verb& verb : verbs) {
     if (verb.name.starts_with(word + " ")) nearest = verb.name;
   }
-  fmt::print(
-      stderr, "loom: '{}' is no verb\n  hint: {}\n", word.substr(0, 40),
-      nearest.empty() ? "loom --help lists them" : fmt::format("did you mean loom {}?", nearest));
+  Print(stderr, "loom: '{}' is no verb\n  hint: {}\n", word.substr(0, 40),
+        nearest.empty() ? "loom --help lists them" : fmt::format("did you mean loom {}?", nearest));
   return kUsageError;
 }
 
@@ -186,7 +186,7 @@ int RunCommandLine(const std::vector<Verb>& verbs, int argc, const char* const* 
     return 0;
   }
   if (words[0] == "--version") {
-    fmt::print("{}\n", kVersion);
+    Print(stdout, "{}\n", kVersion);
     return 0;
   }
   std::size_t used = 0;
@@ -205,7 +205,7 @@ int RunCommandLine(const std::vector<Verb>& verbs, int argc, const char* const* 
   try {
     state.app.parse(rest);
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", state.app.help());
+    Print(stdout, "{}", state.app.help());
     return 0;
   } catch (const CLI::ParseError& error) {
     PrintError(verb->name,

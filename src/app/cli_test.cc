@@ -92,7 +92,10 @@ TEST_F(Cli, StreamsThatAreClosedOrFullAreNoticed) {
     const int status = std::system((std::string(LOOM_BINARY) + " " + shell).c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   };
-  EXPECT_EQ(code("--help > /dev/full 2>/dev/null"), 7);
+  EXPECT_EQ(code("--help > /dev/full 2>/dev/null"), 6);
+  EXPECT_EQ(code("--help > /dev/full 2>/dev/full"), 6);
+  EXPECT_EQ(code("init --keys > /dev/full 2>/dev/full"), 6);
+  EXPECT_EQ(code("bogus 2>/dev/full"), 2);
   EXPECT_EQ(code("doctor --json >&- 2>&- <&-"), 0);
   Write("story.txt", Story());
   EXPECT_EQ(code("init --data " + Path("story.txt") + " --out " + Path("c.toml") + " >&- 2>&-"), 0);

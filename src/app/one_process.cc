@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "app/print.h"
 #include "base/time.h"
 #include "train/evaluate.h"
 #include "train/reference.h"
@@ -34,7 +35,7 @@ void WriteMetrics(std::FILE* file, const train::ReferenceProgress& p, double tok
                           {"tokens_per_second", json::Value(tokens_per_second)},
                           {"bytes_sent", json::Value(0)},
                           {"bytes_received", json::Value(0)}};
-  fmt::print(file, "{}\n", json::Dump(line));
+  Print(file, "{}\n", json::Dump(line));
   std::fflush(file);
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "app/print.h"
 #include "base/utf8.h"
 
 namespace loom::app {
@@ -16,26 +17,26 @@ constexpr Duration kPipeInterval = 5s;
 
 void Output::Event(const json::Object& object) const {
   if (!json_) return;
-  fmt::print("{}\n", json::Dump(object));
+  Print(stdout, "{}\n", json::Dump(object));
   std::fflush(stdout);
 }
 
 void Output::EndProgress() {
   if (!progress_shown_) return;
-  fmt::print(stderr, "\r\x1b[K");
+  Print(stderr, "\r\x1b[K");
   progress_shown_ = false;
 }
 
 void Output::SayLine(std::string_view text) {
   EndProgress();
   std::FILE* stream = json_ ? stderr : stdout;
-  fmt::print(stream, "{}\n", text);
+  Print(stream, "{}\n", text);
   std::fflush(stream);
 }
 
 void Output::Progress(std::string_view text) {
   if (isatty(STDERR_FILENO) != 0) {
-    fmt::print(stderr, "\r\x1b[K{}", text);
+    Print(stderr, "\r\x1b[K{}", text);
     std::fflush(stderr);
     progress_shown_ = true;
     return;

@@ -1,14 +1,13 @@
 #include "app/standard_streams.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 
 #include "app/args.h"
+#include "app/print.h"
 
 namespace loom::app {
 
@@ -21,13 +20,10 @@ void OpenMissingStreams() {
 }
 
 int CheckStdout(int code) {
-  const bool failed_before = std::ferror(stdout) != 0;
-  const bool flushed = std::fflush(stdout) == 0;
-  const int error = errno;
-  if (code != 0 || (flushed && !failed_before)) return code;
-  fmt::print(stderr, "loom: the output could not be written whole{}\n",
-             flushed ? std::string() : fmt::format(": {}", std::strerror(error)));
-  return ExitCode(!flushed && error == ENOSPC ? Code::kDiskFull : Code::kIo);
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  if (code != 0 || !failed) return code;
+  Print(stderr, "loom: stdout did not take the whole output\n");
+  return ExitCode(Code::kIo);
 }
 
 }  // namespace loom::app

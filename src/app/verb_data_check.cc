@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "app/output.h"
+#include "app/print.h"
 #include "app/verbs.h"
 #include "data/dataset.h"
 #include "train/spec.h"
@@ -39,7 +40,7 @@ Status Check(const Options& options) {
   LOOM_ASSIGN(const data::DataReport report,
               data::CheckData(config, static_cast<std::uint32_t>(context),
                               static_cast<std::uint32_t>(options.samples)));
-  fmt::print("{}\n", options.json ? report.ToJson() : report.ToText());
+  Print(stdout, "{}\n", options.json ? report.ToJson() : report.ToText());
   return {};
 }
 

@@ -6,6 +6,7 @@
 
 #include "app/model_source.h"
 #include "app/output.h"
+#include "app/print.h"
 #include "app/verbs.h"
 #include "model/generate.h"
 
@@ -52,13 +53,13 @@ Status Generate(const Options& options) {
   generate.seed = options.seed;
   model::TokenCallback print;
   if (!options.json) {
-    fmt::print("{}", Printable(options.prompt));
+    Print(stdout, "{}", Printable(options.prompt));
     // Tokens of `bytes` are parts of characters: decode what is new once all of it is there.
     print = [&, pending = std::vector<std::int32_t>()](std::int32_t id) mutable {
       pending.push_back(id);
       const std::string text = tokenizer.Decode(pending);
       if (Printable(text).find("\xEF\xBF\xBD") == std::string::npos || pending.size() >= 4) {
-        fmt::print("{}", Printable(text));
+        Print(stdout, "{}", Printable(text));
         std::fflush(stdout);
         pending.clear();
       }
@@ -73,7 +74,7 @@ Status Generate(const Options& options) {
                            {"text", json::Value(tokenizer.Decode(result.ids))}};
     Output(true).Event(out);
   } else {
-    fmt::print("\n");
+    Print(stdout, "\n");
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "app/output.h"
+#include "app/print.h"
 #include "app/verbs.h"
 #include "base/file.h"
 #include "data/corpus.h"
@@ -38,7 +39,7 @@ std::string SeenFrom(const std::string& run_toml, const std::string& path) {
 
 Status Init(const Options& options) {
   if (options.keys) {
-    fmt::print("{}", train::RunTomlReference());
+    Print(stdout, "{}", train::RunTomlReference());
     return {};
   }
   if (options.data.empty() || options.out.empty()) {
@@ -84,10 +85,10 @@ Status Init(const Options& options) {
   const std::string text = train::WriteRun(run);
   LOOM_RETURN_IF_ERROR(train::ParseRun(text, options.out));
   LOOM_RETURN_IF_ERROR(WriteFileAtomic(options.out, AsBytes(text)));
-  fmt::print(
-      "wrote {}\nnext: loom train {} --dry-run    then: loom train {}    or share it: loom host "
-      "{}\n",
-      options.out, options.out, options.out, options.out);
+  Print(stdout,
+        "wrote {}\nnext: loom train {} --dry-run    then: loom train {}    or share it: loom host "
+        "{}\n",
+        options.out, options.out, options.out, options.out);
   return {};
 }
 

@@ -13,6 +13,7 @@
 #include "app/output.h"
 #include "app/peer_process.h"
 #include "app/plan_output.h"
+#include "app/print.h"
 #include "app/verbs.h"
 #include "data/dataset.h"
 #include "train/hf_folder.h"
@@ -89,7 +90,7 @@ Status TrainAlone(const Options& options, const train::RunFile& run) {
     return {};
   };
   LOOM_RETURN_IF_ERROR(RunPeer(std::move(process), prepare, {}));
-  if (!options.json) fmt::print("next: loom generate {} --prompt \"It was\"\n", dir);
+  if (!options.json) Print(stdout, "next: loom generate {} --prompt \"It was\"\n", dir);
   return {};
 }
 

@@ -100,7 +100,9 @@ std::size_t SkipOpaque(std::string_view text, std::size_t at) {
     if (open == '"' && text[i] == '\\') {
       ++i;
     } else if (text.substr(i).starts_with(close)) {
-      return i + close.size();
+      i += close.size();  // up to two quotes may stand before the three that close
+      for (int more = 0; lines && more < 2 && i < text.size() && text[i] == open; ++more) ++i;
+      return i;
     } else if (text[i] == '\n' && !lines) {
       return i;
     }

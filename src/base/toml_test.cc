@@ -46,6 +46,18 @@ TEST(Toml, ErrorsNameFileAndLine) {
       ParseToml("x = \"" + std::string(100, '.') + "\" # " + std::string(100, '.'), "dots"));
 }
 
+// Of four quotes the first belongs to the string; what follows is outside again.
+TEST(Toml, QuotesBeforeTheClosingOnes) {
+  std::string key = "b";
+  for (int i = 0; i < 50000; ++i) key += ".b";
+  for (const char* text : {"\"\"\"a\"\"\"\"", "'''a''''", "\"\"\"a\"\"\"\"\"", "'''a'''''"}) {
+    EXPECT_TRUE(ParseToml(fmt::format("x = {}", text), "quotes")) << text;
+    const auto deep = ParseToml(fmt::format("x = {{a = {}, {} = 1}}", text, key), "deep");
+    ASSERT_FALSE(deep) << text;
+    EXPECT_EQ(deep.error().code, Code::kLimit) << text;
+  }
+}
+
 TEST(Toml, NonAsciiBelongsIntoQuotes) {
   for (const char* good : {"\xEF\xBB\xBFx = 'é~41'", "x = \"é~41\" # é", "x = \"\"\"\né~41\"\"\"",
                            "x = \"\\u00e9~41\""}) {
