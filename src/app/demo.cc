@@ -331,8 +331,9 @@ Status RunDemo(const DemoOptions& options) {
   }
   std::error_code ignored;
   if (!std::filesystem::exists(options.corpus, ignored)) {
-    return MakeError(Code::kNotFound, fmt::format("{} does not exist", options.corpus),
-                     "--corpus takes a txt or jsonl file, or a folder of these");
+    return MakeError(
+        Code::kNotFound, fmt::format("{} does not exist", options.corpus),
+        "`./run demo` fetches a text; --corpus takes a txt or jsonl file, or a folder of these");
   }
   Output out(options.json);
   train::RunFile run = DemoRun(options.corpus, options.rounds);

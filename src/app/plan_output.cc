@@ -33,13 +33,7 @@ Status CheckLength(const train::RunSpec& spec) {
   }
   const auto most =
       static_cast<std::uint64_t>(static_cast<double>(bytes) * (1 - spec.data.val_fraction));
-  const std::uint64_t needed = 2ULL * spec.model.context;
-  if (most >= needed) return {};
-  return MakeError(Code::kInvalid,
-                   fmt::format("the corpus has {} training tokens at most; with a context of {} it "
-                               "needs {} at least",
-                               most, spec.model.context, needed),
-                   "use more text or a smaller context");
+  return train::CheckTrainTokens(spec, most, " at most");
 }
 
 /// Tokens a second of one worker's inner steps.

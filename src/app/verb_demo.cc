@@ -1,20 +1,13 @@
 // loom demo: arguments; the story is told in demo.cc.
-#include <filesystem>
 #include <memory>
 
 #include "app/demo.h"
 #include "app/verbs.h"
 
 namespace loom::app {
-namespace {
-
-constexpr const char* kFetched = ".cache/austen.txt";  ///< by ./run demo
-
-}  // namespace
-
 Verb DemoVerb() {
   auto options = std::make_shared<DemoOptions>();
-  options->corpus = kFetched;
+  options->corpus = ".cache/austen.txt";  // where ./run demo puts it
   options->out = "loom-demo";
   return {.name = "demo",
           .summary = "Train a small model on a text here and now, and see what it writes",
@@ -30,14 +23,7 @@ Verb DemoVerb() {
                           "Only the synchronous run in one process, no peers");
                 args.Flag("--json", options->json, "NDJSON events on stdout, the story on stderr");
               },
-          .run = [options]() -> Status {
-            std::error_code ignored;
-            if (options->corpus == kFetched && !std::filesystem::exists(kFetched, ignored)) {
-              return MakeError(Code::kNotFound, fmt::format("{} is not here", kFetched),
-                               "`./run demo` fetches it; or give a text with --corpus");
-            }
-            return RunDemo(*options);
-          }};
+          .run = [options] { return RunDemo(*options); }};
 }
 
 }  // namespace loom::app

@@ -70,10 +70,7 @@ Status Init(const Options& options) {
   run.spec.sync.rounds = options.rounds;
   if (options.rounds == 0)  // a run without an end has no schedule that ends
     run.spec.optim.schedule.kind = agreed::ScheduleKind::kConstant;
-  if (options.peers < 1 || options.peers > 1024) {
-    return MakeError(Code::kInvalid,
-                     fmt::format("--peers {} is outside of 1 .. 1024", options.peers));
-  }
+  LOOM_RETURN_IF_ERROR(CheckRange("--peers", options.peers, 1, 1024));
   if (options.peers > 1 && options.rounds > 0) {
     // The schedule counts the tokens of everybody: with N peers the run uses N times as many.
     agreed::ScheduleConfig& schedule = run.spec.optim.schedule;

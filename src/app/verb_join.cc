@@ -109,8 +109,7 @@ Verb JoinVerb() {
                             Need::kOptional);
             args.Option("--dir", "DIR", options->dir,
                         "Folder of this peer, default the first free ./loom-ID-k; without an "
-                        "invite: the one "
-                        "to go on with");
+                        "invite: the one to go on with");
             args.Option(
                 "--listen", "HOST:PORT", options->listen,
                 "Where to listen; default: loopback for a loopback invite, else every interface");

@@ -96,10 +96,7 @@ Status TrainAlone(const Options& options, const train::RunFile& run) {
 
 Status Train(const Options& options) {
   LOOM_ASSIGN(train::RunFile run, train::LoadRun(options.run_toml));
-  if (options.workers < 1 || options.workers > 1024) {
-    return MakeError(Code::kInvalid,
-                     fmt::format("--workers {} is outside of 1 .. 1024", options.workers));
-  }
+  LOOM_RETURN_IF_ERROR(CheckRange("--workers", options.workers, 1, 1024));
   if (options.dry_run) return PrintPlan(run, {.peers = 1, .measure = true}, options.json);
   if (options.one_process && run.spec.sync.rounds == 0) {
     return MakeError(Code::kInvalid,

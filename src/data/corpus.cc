@@ -163,6 +163,17 @@ Result<std::vector<std::string>> ListCorpus(const DataConfig& config) {
   return files;
 }
 
+std::string CorpusStats::BadLinesText() const {
+  std::string out;
+  for (const BadLine& bad : bad_lines) {
+    out += bad.line == 0 ? fmt::format("  {}: {}\n", bad.file, bad.reason)
+                         : fmt::format("  {}:{}: {}\n", bad.file, bad.line, bad.reason);
+  }
+  if (bad_count > bad_lines.size())
+    out += fmt::format("  and {} more\n", bad_count - bad_lines.size());
+  return out;
+}
+
 Result<CorpusStats> ReadCorpus(const DataConfig& config,
                                const std::function<Status(const Document&)>& visit) {
   CorpusReader reader(config, visit);
@@ -174,13 +185,8 @@ Result<CorpusStats> ReadCorpus(const DataConfig& config,
                                : reader.ReadTextFile(path, map.bytes()));
   }
   if (reader.stats.documents == 0) {
-    std::string listed;
-    for (const BadLine& bad : reader.stats.bad_lines) {
-      listed += fmt::format("\n  {}{}: {}", bad.file,
-                            bad.line > 0 ? fmt::format(":{}", bad.line) : "", bad.reason);
-    }
-    if (const auto more = reader.stats.bad_count - reader.stats.bad_lines.size(); more > 0)
-      listed += fmt::format("\n  and {} more", more);
+    std::string listed = "\n" + reader.stats.BadLinesText();
+    listed.pop_back();  // the last line's end, or the only one
     return MakeError(Code::kInvalid,
                      fmt::format("the corpus has no document ({} files, {} bad lines){}",
                                  reader.stats.files.size(), reader.stats.bad_count, listed));

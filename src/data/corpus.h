@@ -32,6 +32,9 @@ struct CorpusStats {
   std::uint64_t bytes = 0;  ///< of the documents' text, without separators
   std::uint64_t bad_count = 0;
   std::vector<BadLine> bad_lines;  ///< the first kMaxBadLines
+
+  /// "  FILE:LINE: REASON", a line each, and how many more there are.
+  std::string BadLinesText() const;
 };
 inline constexpr std::size_t kMaxBadLines = 100;
 

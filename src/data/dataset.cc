@@ -351,13 +351,7 @@ std::string DataReport::ToText() const {
                      TokenizerKindName(tokenizer), vocab_size, train_tokens, val_tokens);
   out += fmt::format("unigram entropy {:.4f} nats a token\nbad lines  {}\n", unigram_entropy,
                      corpus.bad_count);
-  for (const BadLine& bad : corpus.bad_lines) {
-    out += bad.line == 0 ? fmt::format("  {}: {}\n", bad.file, bad.reason)
-                         : fmt::format("  {}:{}: {}\n", bad.file, bad.line, bad.reason);
-  }
-  if (corpus.bad_count > corpus.bad_lines.size()) {
-    out += fmt::format("  and {} more\n", corpus.bad_count - corpus.bad_lines.size());
-  }
+  out += corpus.BadLinesText();
   for (std::size_t i = 0; i < samples.size(); ++i) {
     out += fmt::format("--- sample {} ---\n{}\n", i, ReplaceInvalidUtf8(samples[i]));
   }

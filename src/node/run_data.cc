@@ -63,13 +63,7 @@ Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const st
   // Where the corpus lay is this machine's affair; the agreed settings must not carry its paths.
   run.spec.data.paths = {"corpus"};
   LOOM_RETURN_IF_ERROR(train::ResolveSpec(run.spec));
-  if (report.train_tokens < 2ULL * run.spec.model.context) {
-    return MakeError(
-        Code::kInvalid,
-        fmt::format("the corpus has {} training tokens; with a context of {} it needs {} at least",
-                    report.train_tokens, run.spec.model.context, 2ULL * run.spec.model.context),
-        "use more text or a smaller context");
-  }
+  LOOM_RETURN_IF_ERROR(train::CheckTrainTokens(run.spec, report.train_tokens));
   run.content.spec = ToBytes(AsBytes(train::CanonicalSpec(run.spec)));
   crypto::RandomBytes(run.content.nonce.bytes);
   run.content.owners = {owner.public_key()};

@@ -177,8 +177,7 @@ Result<AppendLog> AppendLog::Open(FileSystem& fs, const std::string& path, const
   const bool exists = fs.Exists(path);
   std::uint64_t size = 0;
   if (exists) {
-    LOOM_ASSIGN(const auto held, fs.OpenToRead(path));
-    LOOM_ASSIGN(size, held->Size());
+    LOOM_ASSIGN(size, fs.Size(path));
   }
   const bool empty = size < kLogHeaderBytes;
   if (empty) LOOM_RETURN_IF_ERROR(WriteFileAtomically(fs, path, EncodeHeader(file_id)));

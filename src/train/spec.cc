@@ -208,6 +208,16 @@ Status FitVocab(RunSpec& spec, std::uint32_t tokenizer_vocab) {
   return {};
 }
 
+Status CheckTrainTokens(const RunSpec& spec, std::uint64_t tokens, std::string_view how) {
+  const std::uint64_t needed = 2ULL * spec.model.context;
+  if (tokens >= needed) return {};
+  return MakeError(
+      Code::kInvalid,
+      fmt::format("the corpus has {} training tokens{}; with a context of {} it needs {} at least",
+                  tokens, how, spec.model.context, needed),
+      "use more text or a smaller context");
+}
+
 Status ResolveSpec(RunSpec& spec) {
   model::ModelConfig sized = spec.model;
   if (sized.vocab == 0) sized.vocab = 256;

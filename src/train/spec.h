@@ -86,6 +86,10 @@ Status ResolveSpec(RunSpec& spec);
 /// The tokenizer decides the vocabulary; another size in run.toml is an error that shows both.
 Status FitVocab(RunSpec& spec, std::uint32_t tokenizer_vocab);
 
+/// kInvalid unless the corpus gives two contexts of training tokens; `how` says how exact the
+/// number is, in words.
+Status CheckTrainTokens(const RunSpec& spec, std::uint64_t tokens, std::string_view how = "");
+
 /// The commented run.toml that `loom init` writes: every key with its meaning, those at their
 /// default commented out. Parsing it gives the same run.
 std::string WriteRun(const RunFile& run);
