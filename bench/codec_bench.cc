@@ -123,8 +123,12 @@ void NextLeaf(benchmark::State& state) {
   const FlatBuffer w = Normal(kTile, 0);
   const FlatBuffer b = Normal(kTile, 1);
   const FlatBuffer delta = Normal(kTile, 2);
+  const auto grid = agreed::TileGrid::Make({{"x", {kTile}}}).value();
+  const auto rule = agreed::MakeOuterRule({});
+  agreed::NextLeaf next(grid, *rule);
+  bool finite = false;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(agreed::NextStateLeaf(w.span(), b.span(), delta.span(), {}));
+    benchmark::DoNotOptimize(next.Of({w.span(), b.span()}, delta.span(), {}, true, &finite));
   }
   CountFloats(state, kTile);
 }

@@ -1,9 +1,12 @@
 #include "sim/audit.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "agreed/combine.h"
 #include "agreed/state.h"
+#include "collab/ledger.h"
 #include "crypto/hash.h"
 
 namespace loom::sim {
@@ -12,12 +15,17 @@ using collab::Body;
 using collab::Contribution;
 using collab::Record;
 
-Audit::Audit(const agreed::TileGrid& grid, const collab::SyncConfig& config, Record genesis,
-             std::span<const float> first_weights)
-    : grid_(&grid), config_(config), w_(grid.flat_size()), b_(grid.flat_size()) {
+Audit::Audit(const agreed::TileGrid& grid, const collab::SyncConfig& config,
+             const PlainModel& model, Record genesis, std::span<const float> first_weights)
+    : grid_(&grid),
+      config_(config),
+      step_(collab::MakeStepRule(config)),
+      state_(grid, step_->num_slots()),
+      model_(model),
+      mean_(grid.flat_size()) {
   codec_ = codec::MakeCodec(codec::ParseCodec(config.codec).value(), agreed::Isa::kPlain);
-  layout_ = std::make_unique<collab::TileLayout>(grid, *codec_);
-  std::copy(first_weights.begin(), first_weights.end(), w_.span().begin());
+  layout_ = std::make_unique<collab::TileLayout>(grid, config, *codec_);
+  std::copy(first_weights.begin(), first_weights.end(), state_.weights().begin());
   roots_.push_back(genesis.body.root);
   Issue(genesis.body);
   records_.push_back(std::move(genesis));
@@ -147,7 +155,7 @@ void Audit::Issue(const Body& body) {
   }
 }
 
-// The mean of the listed contributions and the step, by plain loops from the bytes that were made.
+// The mean of the listed contributions and the step, by plain loops.
 void Audit::CheckReduce(const Record& record) {
   const Body& body = record.body;
   if (body.contributions.empty()) {
@@ -155,6 +163,35 @@ void Audit::CheckReduce(const Record& record) {
       Fail(fmt::format("record {}: nothing used, another root", body.round));
     return;
   }
+  if (config_.exact ? !ExactSumOf(record) : !MeanOf(record)) return;
+  std::vector<float> x(grid_->tile_elements());
+  double squares = 0;
+  for (std::size_t t = 0; t < grid_->size(); ++t) {
+    const agreed::Tile& tile = (*grid_)[t];
+    const std::span<float> values = agreed::TileSpan(tile, std::span(mean_));
+    Bytes encoded(layout_->Size(t));
+    if (!codec_->Encode(values, encoded)) Fail("the mean does not encode");
+    if (t < body.tiles.size() && crypto::Sha256(encoded) != body.tiles[t]) {
+      Fail(fmt::format("record {}: tile {} is not the mean of the listed contributions", body.round,
+                       t));
+      return;
+    }
+    if (!codec_->Decode(encoded, values)) Fail("the mean does not decode");
+    squares += agreed::SumSquares(values, agreed::Isa::kPlain);
+  }
+  const agreed::StepScalars scalars = step_->Scalars({body.steps, body.tokens}, std::sqrt(squares));
+  for (const agreed::Tile& tile : grid_->tiles()) {
+    step_->Step(state_.Of(tile), agreed::TileSpan(tile, std::span(mean_)), scalars,
+                grid_->tensors()[tile.tensor].shape.size() >= 2, agreed::Isa::kPlain);
+  }
+  const Hash root = agreed::StateRoot(*grid_, std::as_const(state_).planes());
+  if (root != body.root)
+    Fail(fmt::format("record {}: root {}, recomputed {}", body.round, body.root.Short(),
+                     root.Short()));
+}
+
+bool Audit::MeanOf(const Record& record) {
+  const Body& body = record.body;
   std::vector<Blob> inputs;
   std::vector<std::uint64_t> tokens;
   for (const Contribution& c : body.contributions) {
@@ -167,13 +204,12 @@ void Audit::CheckReduce(const Record& record) {
     if (bytes == work_.end()) {
       Fail(fmt::format("record {}: worker {} never made what it is said to have contributed",
                        body.round, c.worker));
-      return;
+      return false;
     }
     inputs.push_back(bytes->second);
     tokens.push_back(c.tokens);
   }
   const std::vector<float> weights = agreed::TokenWeights(tokens);
-  const agreed::OuterConfig outer{config_.outer, config_.outer_lr, config_.outer_momentum};
   std::vector<float> x(grid_->tile_elements());
   std::vector<double> sum(grid_->tile_elements());
   for (std::size_t t = 0; t < grid_->size(); ++t) {
@@ -185,23 +221,66 @@ void Audit::CheckReduce(const Record& record) {
         Fail("a contribution does not decode");
       for (std::size_t i = 0; i < tile.size; ++i) sum[i] += double{weights[k]} * double{values[i]};
     }
-    for (std::size_t i = 0; i < tile.size; ++i) values[i] = static_cast<float>(sum[i]);
-    Bytes encoded(layout_->Size(t));
-    if (!codec_->Encode(values, encoded)) Fail("the mean does not encode");
-    if (t < body.tiles.size() && crypto::Sha256(encoded) != body.tiles[t]) {
-      Fail(fmt::format("record {}: tile {} is not the mean of the listed contributions", body.round,
-                       t));
-      return;
-    }
-    if (!codec_->Decode(encoded, values)) Fail("the mean does not decode");
-    const std::span<float> w = agreed::TileSpan(tile, w_.span());
-    const std::span<float> b = agreed::TileSpan(tile, b_.span());
-    agreed::OuterStep(w, b, values, outer, w, b, agreed::Isa::kPlain);
+    for (std::size_t i = 0; i < tile.size; ++i) mean_[tile.offset + i] = static_cast<float>(sum[i]);
   }
-  const Hash root = agreed::StateRoot(*grid_, w_.span(), b_.span());
-  if (root != body.root)
-    Fail(fmt::format("record {}: root {}, recomputed {}", body.round, body.root.Short(),
-                     root.Short()));
+  return true;
+}
+
+bool Audit::ExactSumOf(const Record& record) {
+  const Body& body = record.body;
+  const Body& parent = records_.back().body;
+  const std::uint32_t no_limit = UINT32_MAX;
+  PlainWorker worker(*grid_, model_, &no_limit);
+  std::vector<std::vector<float>> units;
+  for (const collab::WorkerEntry& w : parent.workers) {
+    for (std::vector<collab::Range> rest = w.issued; !rest.empty();) {
+      const std::uint64_t unit = config_.batch / config_.accumulation;
+      collab::WorkOrder order;
+      order.ranges = *collab::Prefix(rest, unit);
+      rest = collab::Suffix(rest, unit);
+      std::vector<float> gradient(grid_->flat_size());
+      const float tokens = static_cast<float>(config_.workers * config_.batch * config_.context);
+      if (!worker.Gradient(order, state_.weights(), gradient, 1.0F / tokens)) return false;
+      units.push_back(std::move(gradient));
+    }
+  }
+  int addends = 0;
+  while ((std::size_t{1} << addends) < units.size()) ++addends;
+  std::vector<int> largest(grid_->tensors().size(), agreed::kNoExponent);
+  bool breaks = false;
+  for (std::size_t t = 0; t < largest.size(); ++t) {
+    for (const std::vector<float>& unit : units) {
+      for (std::uint64_t i = 0; i < grid_->tensors()[t].Numel(); ++i) {
+        int exponent = 0;
+        const float x = unit[grid_->TensorOffset(t) + i];
+        if (x != 0) largest[t] = std::max(largest[t], (std::frexp(x, &exponent), exponent));
+      }
+    }
+    const int bound = parent.exponents.empty() ? 8 : std::min(parent.exponents[t] + 8, 128);
+    breaks = breaks || largest[t] > bound;
+    if (t < body.exponents.size() && body.exponents[t] != largest[t]) {
+      Fail(fmt::format("record {}: tensor {} has exponent {}, found {}", body.round, t,
+                       body.exponents[t], largest[t]));
+      return false;
+    }
+  }
+  for (std::size_t t = 0; t < largest.size(); ++t) {
+    const int bound = breaks                     ? largest[t]
+                      : parent.exponents.empty() ? 8
+                                                 : std::min(parent.exponents[t] + 8, 128);
+    const int shift = 62 - addends - bound;
+    for (std::uint64_t i = 0; i < grid_->tensors()[t].Numel(); ++i) {
+      const std::uint64_t at = grid_->TensorOffset(t) + i;
+      std::int64_t sum = 0;
+      for (const std::vector<float>& unit : units) {
+        sum += std::llrint(std::ldexp(static_cast<double>(unit[at]), shift));
+      }
+      mean_[at] =
+          static_cast<float>(std::ldexp(static_cast<double>(static_cast<float>(sum)), -shift));
+    }
+  }
+  raised_ += breaks ? 1 : 0;
+  return true;
 }
 
 }  // namespace loom::sim

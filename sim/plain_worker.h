@@ -12,6 +12,8 @@ struct PlainModel {
   float learning_rate = 0.1F;
   float momentum = 0.5F;
   std::uint32_t tokens_per_sample = 16;
+  std::uint64_t burst = 0;   ///< a sample whose gradient is 2^40 times as large; 0: none
+  std::uint64_t spoilt = 0;  ///< a sample whose gradient is not finite; 0: none
 };
 
 class PlainWorker final : public collab::Worker {
@@ -22,6 +24,8 @@ class PlainWorker final : public collab::Worker {
 
   Result<collab::WorkDone> Work(const collab::WorkOrder& order, std::span<const float> start,
                                 std::span<float> theta, const std::atomic<bool>& cut) override;
+  Result<collab::WorkDone> Gradient(const collab::WorkOrder& order, std::span<float> weights,
+                                    std::span<float> gradient, float loss_scale) override;
   void Reset() override;
   Bytes SaveState() const override;
   Status RestoreState(ByteView bytes) override;
@@ -30,6 +34,10 @@ class PlainWorker final : public collab::Worker {
   void Poison() { poisoned_ = true; }
 
  private:
+  /// Adds the gradients of the samples times scale to `gradient`; the loss.
+  double AddGradient(std::span<const std::uint64_t> samples, std::span<const float> theta,
+                     std::span<float> gradient, float scale) const;
+
   const agreed::TileGrid* grid_;
   PlainModel model_;
   const std::uint32_t* step_limit_;

@@ -20,7 +20,7 @@ bool Begins(Phase phase, Round round, const collab::Effect& effect) {
     case Phase::kWork: {
       const auto* compute = std::get_if<collab::Compute>(&effect);
       const auto* work = compute ? std::get_if<collab::WorkJob>(&compute->what) : nullptr;
-      return work != nullptr && work->order.round == round;
+      return work != nullptr && work->orders.front().round == round;
     }
     case Phase::kScatter: {
       const auto* c = send ? std::get_if<collab::Commitment>(&send->message) : nullptr;
@@ -283,18 +283,22 @@ class Director {
 }  // namespace
 
 std::string Scenario::Name() const {
-  if (fault == Fault::kNone) return kFaults[0];
-  return fmt::format("{}-in-{}", kFaults[static_cast<std::size_t>(fault)],
+  const char* prefix = exact ? "exact-" : "";
+  if (fault == Fault::kNone) return fmt::format("{}{}", prefix, kFaults[0]);
+  return fmt::format("{}{}-in-{}", prefix, kFaults[static_cast<std::size_t>(fault)],
                      kPhases[static_cast<std::size_t>(phase)]);
 }
 
 std::vector<Scenario> FaultMatrix() {
-  std::vector<Scenario> all{{Fault::kNone, Phase::kWork}};
-  for (std::size_t f = 1; f < std::size(kFaults); ++f) {
-    for (std::size_t p = 0; p < std::size(kPhases); ++p) {
-      const Scenario scenario{static_cast<Fault>(f), static_cast<Phase>(p)};
-      if (scenario.fault != Fault::kHiddenQuorum || scenario.phase == Phase::kVote) {
-        all.push_back(scenario);
+  std::vector<Scenario> all;
+  for (const bool exact : {false, true}) {
+    all.push_back({Fault::kNone, Phase::kWork, exact});
+    for (std::size_t f = 1; f < std::size(kFaults); ++f) {
+      for (std::size_t p = 0; p < std::size(kPhases); ++p) {
+        const Scenario scenario{static_cast<Fault>(f), static_cast<Phase>(p), exact};
+        if (scenario.fault != Fault::kHiddenQuorum || scenario.phase == Phase::kVote) {
+          all.push_back(scenario);
+        }
       }
     }
   }
@@ -321,8 +325,23 @@ WorldOptions SmallWorld(std::uint64_t seed) {
   return options;
 }
 
+WorldOptions ExactWorld(std::uint64_t seed) {
+  WorldOptions options = SmallWorld(seed);
+  options.config.method = collab::Method::kAllReduce;
+  options.config.exact = true;
+  options.config.codec = "fp32";
+  options.config.inner_steps = 1;
+  options.config.workers = 7;
+  options.config.accumulation = 2;
+  options.config.optimizer.schedule.kind = agreed::ScheduleKind::kConstant;
+  options.config.optimizer.clip_norm = 1.0F;
+  const std::uint64_t samples = std::uint64_t{options.config.workers} * options.config.batch;
+  options.model.burst = samples * (kFaultRound - 1 + seed % 3) + seed % samples;
+  return options;
+}
+
 Outcome RunScenario(const Scenario& scenario, const RunOptions& run) {
-  WorldOptions options = SmallWorld(run.seed);
+  WorldOptions options = scenario.exact ? ExactWorld(run.seed) : SmallWorld(run.seed);
   options.config.rounds = kLastRound;
   options.planted = run.planted;
   options.keep_trace = run.trace;

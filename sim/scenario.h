@@ -31,10 +31,11 @@ enum class Fault : std::uint8_t {
 struct Scenario {
   Fault fault = Fault::kNone;
   Phase phase = Phase::kWork;
+  bool exact = false;  ///< exact all-reduce, held to the one-process run by the audit
   std::string Name() const;
 };
 
-/// Every fault at every phase; a hidden quorum has only one.
+/// Every fault at every phase, with local steps and in exact mode; a hidden quorum has only one.
 std::vector<Scenario> FaultMatrix();
 /// kNotFound lists the names.
 Result<Scenario> ParseScenario(const std::string& name);
@@ -61,5 +62,7 @@ Outcome RunScenario(const Scenario& scenario, const RunOptions& options);
 
 /// The settings of every simulated swarm, unless a test says otherwise.
 WorldOptions SmallWorld(std::uint64_t seed);
+/// The same in exact mode: seven workers of two units, one of which in one step breaks its bound.
+WorldOptions ExactWorld(std::uint64_t seed);
 
 }  // namespace loom::sim

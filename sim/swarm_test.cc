@@ -117,7 +117,7 @@ TEST(SwarmTest, R18WhoIsBackWithinTheRoundDoesNotCommitTwice) {
       const auto* send = std::get_if<collab::Send>(&effect);
       const auto* said =
           send == nullptr ? nullptr : std::get_if<collab::Commitment>(&send->message);
-      if (killed || peer != victim || said == nullptr || said->samples == 0 || said->id.round < 6)
+      if (killed || peer != victim || said == nullptr || said->samples() == 0 || said->id.round < 6)
         return;
       killed = true;
       world.After(15ms, [&world, victim] {
@@ -311,6 +311,74 @@ TEST(SwarmTest, R35TwoPeersThatNeverHadALinkWorkThroughTheThird) {
       EXPECT_EQ(world.audit().At(r).body.contributions.size(), 3U) << a << b << " round " << r;
     }
     EXPECT_EQ(world.EngineAt(a).Root(), world.EngineAt(b).Root());
+  }
+}
+
+TEST(SwarmTest, R24ExactModeIsTheOneProcessRunWhoeverComesAndGoes) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    WorldOptions options = ExactWorld(seed);
+    options.config.rounds = 30;
+    options.speed = {1, 0.4, 1, 2, 1};
+    World world(options);
+    world.SetHangBound(20s);
+    for (std::size_t i = 0; i < 3; ++i) world.Start(i);
+    ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 6; }, 100s));
+    world.Start(3);
+    ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 10; }, 100s));
+    world.Start(4);
+    world.Kill(1);
+    ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 14; }, 100s));
+    world.Leave(3);
+    world.Start(1);
+    const bool done = world.RunUntil(
+        [&] {
+          return world.audit().At(world.audit().rounds()).body.steps >= 30 &&
+                 world.PeerAt(0).applied().body.steps >= 30;
+        },
+        300s);
+    EXPECT_TRUE(done) << "seed " << seed;
+    EXPECT_EQ(world.audit().raised(), 1U) << "the burst";
+    ExpectClean(world);
+  }
+}
+
+TEST(SwarmTest, R26AHostWhoseGradientsAreNotFiniteIsPassedOver) {
+  WorldOptions options = ExactWorld(3);
+  options.config.rounds = 12;
+  World world(options);
+  world.SetHangBound(20s);
+  world.Poison(2);
+  for (std::size_t i = 0; i < 5; ++i) world.Start(i);
+  EXPECT_TRUE(Finish(world, 12));
+  ExpectClean(world);
+  EXPECT_EQ(world.audit().At(12).body.steps, 12U) << "no step was skipped";
+  for (Round r = 6; r <= 12; ++r) {
+    for (const auto& c : world.audit().At(r).body.contributions) EXPECT_NE(c.peer, world.IdOf(2));
+  }
+}
+
+TEST(SwarmTest, R26AUnitThatIsNotFiniteForAllIsSkippedByAll) {
+  for (const std::size_t peers : {1U, 2U, 4U}) {
+    WorldOptions options = ExactWorld(4);
+    options.peers = peers;
+    options.config.rounds = 10;
+    options.model.spoilt = 4 * 14 + 5;  // in the fifth step's samples
+    World world(options);
+    world.SetHangBound(20s);
+    for (std::size_t i = 0; i < peers; ++i) world.Start(i);
+    EXPECT_TRUE(Finish(world, 11)) << peers;
+    ExpectClean(world);
+    std::size_t skipped = 0;
+    for (Round r = 1; r <= 11; ++r) {
+      const collab::Body& body = world.audit().At(r).body;
+      if (!body.contributions.empty() || body.fates.empty() ||
+          body.fates[0].fate != collab::Fate::kLost)
+        continue;
+      ++skipped;
+      EXPECT_EQ(body.fates[0].range.first, 4U * 14);
+      EXPECT_EQ(body.fates.size(), 7U);
+    }
+    EXPECT_EQ(skipped, 1U);
   }
 }
 

@@ -47,13 +47,15 @@ World::World(WorldOptions options) : options_(std::move(options)), random_(optio
   genesis.nonce = crypto::Sha256(AsBytes(fmt::format("nonce {}", options_.seed)));
   genesis.owners.push_back(nodes_[0]->key);
   genesis.name = "sim";
-  const std::vector<float> zeros(grid_.flat_size(), 0.0F);
-  const Hash root = agreed::StateRoot(grid_, first_weights_, zeros);
+  agreed::State first(grid_, collab::MakeStepRule(options_.config)->num_slots());
+  std::ranges::copy(first_weights_, first.weights().begin());
+  const Hash root = agreed::StateRoot(grid_, std::as_const(first).planes());
   const collab::Body body = GenesisBody(genesis.Encode(), nodes_[0]->key, root, options_.config);
   genesis_ = collab::Record::FromBody(MakeBlob(body.Encode())).value();
   genesis_.owner = nodes_[0]->signer->Sign(collab::Chain::kGenesisDomain, genesis_.hash.View());
   LOOM_CHECK(collab::Chain::CheckGenesis(genesis_, *nodes_[0]->signer).ok(), "genesis");
-  audit_ = std::make_unique<Audit>(grid_, options_.config, genesis_, first_weights_);
+  audit_ =
+      std::make_unique<Audit>(grid_, options_.config, options_.model, genesis_, first_weights_);
 }
 
 World::~World() = default;
@@ -310,7 +312,7 @@ void World::CheckHang() {
   if (quorum && !quorum_) quorum_since_ = now_;
   quorum_ = quorum;
   if (!quorum || !hang_bound_) return;
-  if (options_.config.rounds > 0 && audit_->rounds() >= options_.config.rounds) return;
+  if (collab::Finished(audit_->At(audit_->rounds()).body, options_.config)) return;
   const Time from = std::max(last_commit_, quorum_since_);
   if (now_ - from > *hang_bound_) {
     audit_->Fail(fmt::format(

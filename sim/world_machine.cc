@@ -90,8 +90,10 @@ void World::FinishWrite(Node& node) {
 
 Duration World::CostOf(const Node& node, const collab::Job& job) const {
   if (const auto* work = std::get_if<collab::WorkJob>(&job)) {
-    const std::uint64_t samples = collab::CountSamples(work->order.ranges);
-    const std::uint64_t steps = (samples + work->order.batch - 1) / work->order.batch;
+    std::uint64_t steps = 0;
+    for (const collab::WorkOrder& order : work->orders) {
+      steps += (collab::CountSamples(order.ranges) + order.batch - 1) / order.batch;
+    }
     const double speed = node.index < options_.speed.size() ? options_.speed[node.index] : 1.0;
     return FromSeconds(Seconds(options_.step_time) * static_cast<double>(steps) / speed);
   }
@@ -149,7 +151,7 @@ void World::FinishJob(Node& node) {
     // No two lives time the same work alike.
     work->millis = static_cast<std::uint32_t>(Seconds(now_ - node.job_started) * 1000.0) +
                    static_cast<std::uint32_t>(node.life % 16);
-    if (work->work && node.corrupt) {
+    if (work->work && node.corrupt && work->work->encoded != nullptr) {
       node.corrupt = false;
       const Bytes bad(work->work->encoded->size(), std::byte{0xFF});
       work->work->encoded = MakeBlob(bad);
@@ -157,8 +159,8 @@ void World::FinishJob(Node& node) {
         work->work->hashes[i] = crypto::Sha256(node.engine->layout().View(bad, i));
       }
     }
-    if (work->work) {
-      const auto& order = std::get<collab::WorkJob>(job.what).order;
+    if (work->work && !options_.config.exact) {
+      const collab::WorkOrder& order = std::get<collab::WorkJob>(job.what).orders.front();
       audit_->SawWork(order.round, order.worker, *work->work);
     }
   } else if (const auto* apply = std::get_if<collab::ApplyJob>(&job.what)) {
@@ -166,7 +168,7 @@ void World::FinishJob(Node& node) {
   } else if (const auto* load = std::get_if<collab::LoadStateJob>(&job.what)) {
     if (std::get<Status>(result)) node.engine_round = load->round;
   } else if (const auto* next = std::get_if<collab::NextJob>(&job.what)) {
-    if (options_.planted.early_overwrite) (void)node.engine->Apply(*next->reduced);
+    if (options_.planted.early_overwrite) (void)node.engine->Apply(*next->reduced, next->clock);
   }
   if (std::holds_alternative<collab::NextJob>(job.what) ||
       std::holds_alternative<collab::ApplyJob>(job.what) ||

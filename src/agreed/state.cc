@@ -1,11 +1,8 @@
-// Leaves and root. The next leaf is made in pieces that fit the first-level cache: once for W, once
-// again for B, because a leaf hashes all of W before all of B and the step costs less than the
-// hash.
 #include "agreed/state.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
+#include <utility>
 
 #include "agreed/combine.h"
 #include "base/check.h"
@@ -16,52 +13,79 @@ namespace loom::agreed {
 static_assert(std::endian::native == std::endian::little,
               "leaves hash floats as they lie in memory");
 
-Hash StateLeaf(std::span<const float> w_tile, std::span<const float> b_tile) {
-  LOOM_CHECK(w_tile.size() == b_tile.size(), "w {} b {}", w_tile.size(), b_tile.size());
+State::State(const TileGrid& grid, std::size_t slots) {
+  for (std::size_t i = 0; i < 1 + slots; ++i) buffers_.emplace_back(grid.flat_size());
+}
+
+Planes State::planes() {
+  Planes out;
+  for (FlatBuffer& buffer : buffers_) out.push_back(buffer.span());
+  return out;
+}
+
+ConstPlanes State::planes() const {
+  ConstPlanes out;
+  for (const FlatBuffer& buffer : buffers_) out.push_back(buffer.span());
+  return out;
+}
+
+Planes State::Of(const Tile& tile) {
+  Planes out;
+  for (FlatBuffer& buffer : buffers_) out.push_back(TileSpan(tile, buffer.span()));
+  return out;
+}
+
+ConstPlanes State::Of(const Tile& tile) const {
+  ConstPlanes out;
+  for (const FlatBuffer& buffer : buffers_) out.push_back(TileSpan(tile, buffer.span()));
+  return out;
+}
+
+void State::Clear() {
+  for (FlatBuffer& buffer : buffers_) std::ranges::fill(buffer.span(), 0.0F);
+}
+
+Hash StateLeaf(const ConstPlanes& tile) {
   crypto::Sha256Stream stream;
-  stream.Update(AsBytes(w_tile));
-  stream.Update(AsBytes(b_tile));
+  for (const std::span<const float> plane : tile) stream.Update(AsBytes(plane));
   return stream.Finish();
 }
 
-std::vector<Hash> StateLeaves(const TileGrid& grid, std::span<const float> w,
-                              std::span<const float> b) {
-  LOOM_CHECK(w.size() == grid.flat_size() && b.size() == grid.flat_size(), "w {} b {} grid {}",
-             w.size(), b.size(), grid.flat_size());
+std::vector<Hash> StateLeaves(const TileGrid& grid, const ConstPlanes& planes) {
+  for (const std::span<const float> plane : planes) {
+    LOOM_CHECK(plane.size() == grid.flat_size(), "a plane of {}, a grid of {}", plane.size(),
+               grid.flat_size());
+  }
   std::vector<Hash> leaves;
   leaves.reserve(grid.size());
+  ConstPlanes tile_planes(planes.size());
   for (const Tile& tile : grid.tiles()) {
-    leaves.push_back(StateLeaf(TileSpan(tile, w), TileSpan(tile, b)));
+    for (std::size_t i = 0; i < planes.size(); ++i) tile_planes[i] = TileSpan(tile, planes[i]);
+    leaves.push_back(StateLeaf(tile_planes));
   }
   return leaves;
 }
 
-Hash StateRoot(const TileGrid& grid, std::span<const float> w, std::span<const float> b) {
-  return crypto::MerkleRoot(StateLeaves(grid, w, b));
+Hash StateRoot(const TileGrid& grid, const ConstPlanes& planes) {
+  return crypto::MerkleRoot(StateLeaves(grid, planes));
 }
 
-Hash NextStateLeaf(std::span<const float> w_tile, std::span<const float> b_tile,
-                   std::span<const float> delta_tile, const OuterConfig& config, bool* finite,
-                   Isa isa) {
-  constexpr std::size_t kPiece = 2048;
-  std::array<float, kPiece> w_next;
-  std::array<float, kPiece> b_next;
-  crypto::Sha256Stream stream;
-  bool all_finite = true;
-  for (const bool weights : {true, false}) {
-    for (std::size_t i = 0; i < w_tile.size(); i += kPiece) {
-      const std::size_t n = std::min(kPiece, w_tile.size() - i);
-      const std::span<float> w_out(w_next.data(), n);
-      const std::span<float> b_out(b_next.data(), n);
-      OuterStep(w_tile.subspan(i, n), b_tile.subspan(i, n), delta_tile.subspan(i, n), config, w_out,
-                b_out, isa);
-      const std::span<const float> made = weights ? w_out : b_out;
-      all_finite = all_finite && AllFinite(made, isa);
-      stream.Update(AsBytes(made));
-    }
+NextLeaf::NextLeaf(const TileGrid& grid, const StepRule& rule, Isa isa) : rule_(&rule), isa_(isa) {
+  for (std::size_t i = 0; i < 1 + rule.num_slots(); ++i) {
+    scratch_.emplace_back(grid.tile_elements());
   }
-  if (finite != nullptr) *finite = all_finite;
-  return stream.Finish();
+}
+
+Hash NextLeaf::Of(const ConstPlanes& tile, std::span<const float> mean, const StepScalars& scalars,
+                  bool matrix, bool* finite) {
+  Planes next;
+  for (std::size_t i = 0; i < tile.size(); ++i) {
+    next.push_back(scratch_[i].span().first(tile[i].size()));
+    std::ranges::copy(tile[i], next[i].begin());
+  }
+  rule_->Step(next, mean, scalars, matrix, isa_);
+  *finite = std::ranges::all_of(next, [&](std::span<float> p) { return AllFinite(p, isa_); });
+  return StateLeaf({next.begin(), next.end()});
 }
 
 }  // namespace loom::agreed

@@ -3,8 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
 
+#include "agreed/combine.h"
 #include "agreed/flat_buffer.h"
 #include "agreed/random.h"
 #include "crypto/hash.h"
@@ -66,54 +71,76 @@ TEST(State, LeafIsTheHashOfTheTwoTilesAndRootTheirMerkleRoot) {
   FlatBuffer b(grid.flat_size());
   FillNormal(w.span(), 1, 0, 1.0F);
   FillNormal(b.span(), 1, 1, 1.0F);
-  const auto leaves = StateLeaves(grid, w.span(), b.span());
+  const auto leaves = StateLeaves(grid, {w.span(), b.span()});
   ASSERT_EQ(leaves.size(), grid.size());
   Bytes joined = ToBytes(std::as_bytes(TileSpan(grid[4], w.span())));
   const auto tail = std::as_bytes(TileSpan(grid[4], b.span()));
   joined.insert(joined.end(), tail.begin(), tail.end());
   EXPECT_EQ(leaves[4], crypto::Sha256(joined));
-  EXPECT_EQ(StateRoot(grid, w.span(), b.span()), crypto::MerkleRoot(leaves));
+  EXPECT_EQ(StateRoot(grid, {w.span(), b.span()}), crypto::MerkleRoot(leaves));
 }
 
 TEST(State, RootSeesEveryRealElementAndNoPadding) {
   const TileGrid grid = Grid();
   FlatBuffer w(grid.flat_size());
   FlatBuffer b(grid.flat_size());
-  const Hash zero = StateRoot(grid, w.span(), b.span());
+  const Hash zero = StateRoot(grid, {w.span(), b.span()});
   std::vector<bool> real(grid.flat_size());
   for (const Tile& tile : grid.tiles()) {
     for (std::uint64_t i = 0; i < tile.size; ++i) real[tile.offset + i] = true;
   }
   for (std::size_t i = 0; i < grid.flat_size(); i += i < 2040 ? 97 : 1) {
     w.span()[i] = -0.0F;
-    EXPECT_EQ(StateRoot(grid, w.span(), b.span()) != zero, real[i]) << i;
+    EXPECT_EQ(StateRoot(grid, {w.span(), b.span()}) != zero, real[i]) << i;
     w.span()[i] = 0.0F;
   }
 }
 
 TEST(State, NextLeafEqualsTheLeafAfterTheStep) {
-  for (const std::size_t n : {1U, 255U, 2048U, 2049U, 65536U}) {
-    std::vector<float> w(n), b(n), delta(n), w_next(n), b_next(n);
-    FillNormal(w, 2, 0, 1.0F);
-    FillNormal(b, 2, 1, 1.0F);
-    FillNormal(delta, 2, 2, 1.0F);
-    for (const auto kind : {OuterKind::kSgd, OuterKind::kNesterov, OuterKind::kHeavyBall}) {
-      const OuterConfig config{kind, 0.7F, 0.9F};
-      OuterStep(w, b, delta, config, w_next, b_next);
+  std::vector<std::unique_ptr<StepRule>> rules;
+  for (const auto kind : {OuterKind::kSgd, OuterKind::kNesterov, OuterKind::kHeavyBall})
+    rules.push_back(MakeOuterRule({kind, 0.7F, 0.9F}));
+  rules.push_back(MakeOptimizerRule({{}, 1.0F, {ScheduleKind::kConstant}}));
+  for (const std::uint64_t n : {1U, 255U, 2049U, 65536U}) {
+    const TileGrid grid = TileGrid::Make({{"x", {n}}}).value();
+    for (const auto& rule : rules) {
+      State state(grid, rule->num_slots());
+      for (std::size_t p = 0; p < state.num_planes(); ++p)
+        FillNormal(state.planes()[p].first(n), 2, p, p == 2 ? 0.0F : 1.0F);
+      std::vector<float> mean(n);
+      FillNormal(mean, 2, 9, 1.0F);
+      const StepScalars scalars = rule->Scalars({3, 1000}, std::sqrt(SumSquares(mean)));
       bool finite = false;
-      EXPECT_EQ(NextStateLeaf(w, b, delta, config, &finite), StateLeaf(w_next, b_next));
+      NextLeaf next(grid, *rule);
+      const Hash leaf = next.Of(std::as_const(state).Of(grid[0]), mean, scalars, true, &finite);
       EXPECT_TRUE(finite);
+      rule->Step(state.Of(grid[0]), mean, scalars, true);
+      EXPECT_EQ(leaf, StateLeaf(std::as_const(state).Of(grid[0])));
     }
   }
 }
 
 TEST(State, NextLeafTellsThatTheStepOverflows) {
-  std::vector<float> w(5000), b(5000), delta(5000);
-  b[4999] = std::numeric_limits<float>::max();
-  delta[4999] = std::numeric_limits<float>::max();
+  const TileGrid grid = TileGrid::Make({{"x", {5000}}}).value();
+  const auto rule = MakeOuterRule({OuterKind::kHeavyBall, 0.0F, 1.0F});
+  State state(grid, 1);
+  std::vector<float> mean(5000);
+  state.planes()[1][4999] = mean[4999] = std::numeric_limits<float>::max();
   bool finite = true;
-  NextStateLeaf(w, b, delta, {OuterKind::kHeavyBall, 0.0F, 1.0F}, &finite);
+  NextLeaf(grid, *rule).Of(std::as_const(state).Of(grid[0]), mean, {}, false, &finite);
   EXPECT_FALSE(finite);
+}
+
+TEST(StepRule, TheOptimizerClipsByTheNormOfTheMeanAndFollowsTheSchedule) {
+  EXPECT_EQ(ClipScale(2.0, 1.0F), 0.5F);
+  EXPECT_EQ(ClipScale(0.5, 1.0F), 1.0F);
+  EXPECT_EQ(ClipScale(5.0, 0.0F), 1.0F);
+  const auto rule = MakeOptimizerRule({{}, 1.0F, {ScheduleKind::kLinear, 1.0F, 0.0F, 0, 100}});
+  EXPECT_TRUE(rule->needs_norm());
+  const StepScalars scalars = rule->Scalars({7, 25}, 4.0);
+  EXPECT_EQ(scalars.lr, 0.75F);
+  EXPECT_EQ(scalars.step, 7U);
+  EXPECT_EQ(scalars.scale, 0.25F);
 }
 
 }  // namespace

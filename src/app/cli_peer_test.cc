@@ -34,6 +34,10 @@ class Nudge final : public collab::Worker {
     }
     return done;
   }
+  Result<collab::WorkDone> Gradient(const collab::WorkOrder&, std::span<float>, std::span<float>,
+                                    float) override {
+    return MakeError(Code::kInternal, "this run takes local steps");
+  }
   void Reset() override {}
   Bytes SaveState() const override { return {}; }
   Status RestoreState(ByteView) override { return {}; }
@@ -82,13 +86,13 @@ class PeerVerbs : public Cli {
       const auto order = collab::OrderOf(parent.body, 0, sync);
       ASSERT_TRUE(order.has_value());
       ASSERT_GIVES(const collab::EncodedWork work, engine.Work(*order, cut));
-      collab::ReduceInput input{.weight = 1, .tiles = {}};
+      collab::ReduceInput input{.weight = 1, .units = 1, .tiles = {}};
       const collab::TileLayout& layout = engine.layout();
       for (std::size_t i = 0; i < layout.num_tiles(); ++i) {
         input.tiles.push_back({work.encoded, layout.Offset(i), layout.Size(i)});
       }
       ASSERT_GIVES(const Bytes reduced, engine.Reduce(0, layout.num_tiles(), std::span(&input, 1)));
-      ASSERT_GIVES(const collab::NextState next, engine.Next(reduced));
+      ASSERT_GIVES(const collab::NextState next, engine.Next(reduced, {1, 0}));
       collab::Choices choices;
       choices.contributions = {{.worker = 0,
                                 .peer = peer_,
@@ -106,13 +110,13 @@ class PeerVerbs : public Cli {
       for (std::size_t i = 0; i < layout.num_tiles(); ++i) tiles.push_back(layout.View(reduced, i));
       ASSERT_TRUE(folder.WriteRound(round, tiles).ok());
       ASSERT_TRUE(folder.records().AppendAndSync(record.Encode()).ok());
-      ASSERT_TRUE(engine.Apply(reduced).ok());
+      ASSERT_TRUE(engine.Apply(reduced, {1, 0}).ok());
       ASSERT_EQ(engine.Root(), record.body.root);
       if (round == checkpoint) {
         ASSERT_TRUE(folder.checkpoints()
                         .Save({round, record.hash, record.body.root},
-                              node::StateLayoutOf(engine.grid()), engine.weights(),
-                              engine.momentum(), {})
+                              node::StateLayoutOf(engine.grid(), engine.layout().num_planes()),
+                              std::as_const(engine.state()).planes(), {})
                         .ok());
       }
       records_.push_back(std::move(record));

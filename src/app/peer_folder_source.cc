@@ -56,12 +56,12 @@ Round Replay(const std::string& dir, const std::vector<collab::Record>& records,
     if (body.contributions.empty()) continue;
     const auto step = [&]() -> Status {
       LOOM_ASSIGN(const Blob bytes, ReadRound(dir, engine.layout(), body));
-      LOOM_ASSIGN(const collab::NextState next, engine.Next(*bytes));
+      LOOM_ASSIGN(const collab::NextState next, engine.Next(*bytes, collab::ClockOf(body)));
       if (next.root != body.root) {
         return MakeError(Code::kCorrupt, fmt::format("its root would be {}, the record says {}",
                                                      next.root.Hex(), body.root.Hex()));
       }
-      return engine.Apply(*bytes);
+      return engine.Apply(*bytes, collab::ClockOf(body));
     }();
     if (!step) {
       notes.push_back(fmt::format("the state stops at round {} of {}: round {}: {}", round,
@@ -76,10 +76,10 @@ Round Replay(const std::string& dir, const std::vector<collab::Record>& records,
 Result<Round> LoadNewest(const std::string& dir, const FolderRecords& folder,
                          collab::Engine& engine, std::vector<std::string>& notes) {
   const store::Checkpoints checkpoints(Disk(), store::JoinPath(dir, "checkpoints"));
-  const store::StateLayout layout = node::StateLayoutOf(engine.grid());
+  const store::StateLayout layout =
+      node::StateLayoutOf(engine.grid(), engine.layout().num_planes());
   for (Round newest = folder.records.size(); newest > 0;) {
-    const auto loaded =
-        checkpoints.LoadLastGood(layout, engine.weights(), engine.momentum(), newest);
+    const auto loaded = checkpoints.LoadLastGood(layout, engine.state().planes(), newest);
     if (!loaded) {
       if (!checkpoints.List().empty()) notes.push_back(loaded.error().message);
       break;
@@ -92,8 +92,7 @@ Result<Round> LoadNewest(const std::string& dir, const FolderRecords& folder,
     notes.push_back(fmt::format("checkpoint {} belongs to another record than the chain's", round));
     newest = round - 1;
   }
-  std::fill(engine.weights().begin(), engine.weights().end(), 0.0F);
-  std::fill(engine.momentum().begin(), engine.momentum().end(), 0.0F);
+  engine.state().Clear();
   const train::RunSpec& spec = folder.run.spec;
   model::InitWeights(spec.model, engine.grid(), spec.sync.seed, engine.weights());
   if (const Hash root = engine.Root(); root != folder.run.genesis.body.root) {

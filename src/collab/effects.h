@@ -36,28 +36,28 @@ struct Persist {
 
 /// Jobs for the compute thread, done in the order given; OnComputed(job, result) comes back.
 struct WorkJob {
-  WorkOrder order;
+  std::vector<WorkOrder> orders;  ///< one; in exact mode all whose units are summed here
+  Bounds bounds;                  ///< exact mode
 };
 struct CheckPartJob {
-  Hash commitment;
-  TileRun run;
+  TileClaim claim;
   Blob tiles;
-  std::vector<Hash> hashes;
 };
 struct ReduceJob {
-  Term term = 0;
-  std::uint32_t attempt = 0;
   TileRun run;
   std::vector<ReduceInput> inputs;
+  Bounds bounds;  ///< exact mode
 };
 struct NextJob {
   Blob reduced;
+  agreed::StepClock clock;
 };
 /// Takes the step of a record and tells the workers' error feedback what became of their work.
 struct ApplyJob {
   Round round = 0;
   Blob reduced;  ///< null: a record without contributions, the state stays
-  Hash root;     ///< the record's; another one is an error that names both
+  agreed::StepClock clock;
+  Hash root;  ///< the record's; another one is an error that names both
   std::vector<std::pair<WorkerIndex, bool>> settle;
 };
 struct PossessionJob {

@@ -4,9 +4,10 @@
 #include <cmath>
 
 #include "agreed/combine.h"
+#include "agreed/math.h"
 #include "agreed/random.h"
-#include "agreed/state.h"
 #include "codec/error_feedback.h"
+#include "collab/ledger.h"
 #include "crypto/hash.h"
 #include "wire/bytes_io.h"
 
@@ -15,12 +16,14 @@ namespace loom::collab {
 using agreed::Tile;
 using agreed::TileSpan;
 
-TileLayout::TileLayout(const agreed::TileGrid& grid, const codec::Codec& codec) {
+TileLayout::TileLayout(const agreed::TileGrid& grid, const SyncConfig& config,
+                       const codec::Codec& codec)
+    : num_tensors_(grid.tensors().size()), num_planes_(1 + MakeStepRule(config)->num_slots()) {
   offsets_.reserve(grid.size() + 1);
   offsets_.push_back(0);
   for (const Tile& tile : grid.tiles()) {
     offsets_.push_back(offsets_.back() + codec.EncodedSize(tile.size));
-    state_sizes_.push_back(2 * sizeof(float) * std::uint64_t{tile.size});
+    state_sizes_.push_back(num_planes_ * sizeof(float) * std::uint64_t{tile.size});
   }
 }
 
@@ -30,13 +33,12 @@ Engine::Engine(agreed::TileGrid grid, const SyncConfig& config, codec::CodecKind
       config_(config),
       codec_(codec::MakeCodec(codec, isa)),
       isa_(isa),
-      outer_{config.outer, config.outer_lr, config.outer_momentum},
-      layout_(grid_, *codec_),
+      method_(MakeSyncMethod(config, isa)),
+      layout_(grid_, config, *codec_),
       factory_(std::move(factory)),
-      w_(grid_.flat_size()),
-      b_(grid_.flat_size()) {}
+      state_(grid_, method_->step().num_slots()) {}
 
-Hash Engine::Root() const { return agreed::StateRoot(grid_, w_.span(), b_.span()); }
+Hash Engine::Root() const { return agreed::StateRoot(grid_, state_.planes()); }
 
 Result<Engine::Local*> Engine::LocalOf(WorkerIndex index) {
   auto it = locals_.find(index);
@@ -49,32 +51,92 @@ Result<Engine::Local*> Engine::LocalOf(WorkerIndex index) {
 
 Result<EncodedWork> Engine::Work(const WorkOrder& order, const std::atomic<bool>& cut) {
   LOOM_ASSIGN(Local * local, LocalOf(order.worker));
-  if (theta_.size() == 0) theta_ = agreed::FlatBuffer(grid_.flat_size());
-  if (config_.inner_state == InnerStateRule::kReset) local->worker->Reset();
+  if (work_.size() == 0) work_ = agreed::FlatBuffer(grid_.flat_size());
   EncodedWork out;
-  LOOM_ASSIGN(out.done, local->worker->Work(order, w_.span(), theta_.span(), cut));
+  LOOM_ASSIGN(out.done, method_->Contribute(*local->worker, order, weights(), work_.span(), cut));
+  out.shares.push_back({order.worker, out.done.samples, out.done.tokens});
   const bool lossy = codec_->kind() != codec::CodecKind::kFp32;
   if (lossy && local->candidate.size() == 0) {
     local->residual = agreed::FlatBuffer(grid_.flat_size());
     local->candidate = agreed::FlatBuffer(grid_.flat_size());
   }
   Bytes encoded(layout_.total());
-  std::vector<float> delta(grid_.tile_elements());
   for (std::size_t i = 0; i < grid_.size(); ++i) {
     const Tile& tile = grid_[i];
-    const std::span<float> d(delta.data(), tile.size);
-    agreed::Subtract(TileSpan(tile, std::as_const(w_).span()),
-                     TileSpan(tile, std::as_const(theta_).span()), d, isa_);
+    const std::span<const float> x = TileSpan(tile, std::as_const(work_).span());
     const MutableByteView bytes =
         MutableByteView(encoded).subspan(layout_.Offset(i), layout_.Size(i));
     const Status encoded_ok =
-        lossy ? codec::EncodeWithFeedback(*codec_, d,
+        lossy ? codec::EncodeWithFeedback(*codec_, x,
                                           TileSpan(tile, std::as_const(local->residual).span()),
                                           bytes, TileSpan(tile, local->candidate.span()))
-              : codec_->Encode(d, bytes);
+              : codec_->Encode(x, bytes);
     if (!encoded_ok) {
       return Error(encoded_ok.error())
-          .Context(fmt::format("pseudo-gradient of {}", grid_.tensors()[tile.tensor].name));
+          .Context(fmt::format("contribution of {}", grid_.tensors()[tile.tensor].name));
+    }
+    out.hashes.push_back(crypto::Sha256(bytes));
+  }
+  out.encoded = MakeBlob(std::move(encoded));
+  return out;
+}
+
+Result<EncodedWork> Engine::SumUnits(std::span<const WorkOrder> orders, const Bounds& bounds,
+                                     const std::atomic<bool>& cut) {
+  if (bounds.size() != grid_.tensors().size()) {
+    return MakeError(Code::kInternal, fmt::format("{} bounds for {} tensors", bounds.size(),
+                                                  grid_.tensors().size()));
+  }
+  if (work_.size() == 0) work_ = agreed::FlatBuffer(grid_.flat_size());
+  const std::uint64_t units_in_step = NumUnits(config_);
+  const std::uint64_t unit = config_.batch / config_.accumulation;
+  const float loss_scale =
+      1.0F / static_cast<float>(std::uint64_t{config_.workers} * config_.batch * config_.context);
+  const bool several = orders.size() * config_.accumulation > 1;
+  std::optional<UnitSum> sum;
+  if (several) sum.emplace(grid_, bounds, units_in_step, isa_);
+  EncodedWork out;
+  bool broken = false;
+  for (const WorkOrder& order : orders) {
+    LOOM_ASSIGN(Local * local, LocalOf(order.worker));
+    WorkShare share{order.worker, 0, 0};
+    bool finite = true;
+    for (WorkOrder rest = order; !rest.ranges.empty();) {
+      if (cut.load()) return EncodedWork{};
+      WorkOrder one = rest;
+      one.ranges = Prefix(rest.ranges, unit).value_or(rest.ranges);
+      rest.ranges = Suffix(rest.ranges, unit);
+      LOOM_ASSIGN(const WorkDone done,
+                  local->worker->Gradient(one, weights(), work_.span(), loss_scale));
+      share.samples += done.samples;
+      share.tokens += done.tokens;
+      out.done.loss_sum += done.loss_sum;
+      const std::vector<Exponent> exponents = ExponentsOf(grid_, std::as_const(work_).span(), isa_);
+      if (std::ranges::find(exponents, agreed::kNotFinite) != exponents.end()) {
+        finite = false;
+        continue;
+      }
+      Widen(out.exponents, exponents);
+      broken = broken || Breaks(exponents, bounds);
+      if (sum && !broken) sum->Add(std::as_const(work_).span());
+    }
+    if (!finite) out.not_finite.push_back(order.worker);
+    out.done.samples += share.samples;
+    out.done.tokens += share.tokens;
+    out.shares.push_back(share);
+  }
+  out.done.steps = 1;
+  out.exponents.resize(grid_.tensors().size(), agreed::kNoExponent);
+  if (broken || !out.not_finite.empty()) return out;
+  Bytes encoded(layout_.total() * (several ? kWide : 1));
+  const std::size_t width = several ? kWide : 1;
+  for (std::size_t i = 0; i < grid_.size(); ++i) {
+    const MutableByteView bytes =
+        MutableByteView(encoded).subspan(width * layout_.Offset(i), width * layout_.Size(i));
+    if (several) {
+      sum->EncodeTile(i, bytes);
+    } else {
+      LOOM_RETURN_IF_ERROR(codec_->Encode(TileSpan(grid_[i], std::as_const(work_).span()), bytes));
     }
     out.hashes.push_back(crypto::Sha256(bytes));
   }
@@ -87,22 +149,28 @@ void Engine::Settle(WorkerIndex worker, bool used) {
   if (it != locals_.end() && used) std::swap(it->second.residual, it->second.candidate);
 }
 
-Status Engine::CheckPart(std::size_t first, ByteView bytes, std::span<const Hash> hashes) const {
+Status Engine::CheckPart(const TileClaim& claim, ByteView bytes) const {
   std::vector<float> values(grid_.tile_elements());
   double squares = 0;
-  for (std::size_t k = 0; k < hashes.size(); ++k) {
-    const std::size_t i = first + k;
+  const std::size_t width = claim.units > 1 ? kWide : 1;
+  for (std::size_t k = 0; k < claim.hashes.size(); ++k) {
+    const std::size_t i = claim.first + k;
     const std::span<float> x(values.data(), grid_[i].size);
-    const ByteView encoded =
-        bytes.subspan(layout_.Offset(i) - layout_.Offset(first), layout_.Size(i));
-    if (crypto::Sha256(encoded) != hashes[k]) {
+    const ByteView encoded = bytes.subspan(
+        width * (layout_.Offset(i) - layout_.Offset(claim.first)), width * layout_.Size(i));
+    if (crypto::Sha256(encoded) != claim.hashes[k]) {
       return MakeError(Code::kCorrupt, fmt::format("tile {}: other bytes than committed to", i));
     }
-    if (const Status decoded = codec_->Decode(encoded, x); !decoded) {
-      return Error(decoded.error())
-          .Context(fmt::format("tile {} ({})", i, grid_.tensors()[grid_[i].tensor].name));
+    const std::uint32_t tensor = grid_[i].tensor;
+    const Status good = config_.exact
+                            ? CheckExactTile({encoded, claim.units}, claim.exponents[tensor],
+                                             claim.bounds[tensor], NumUnits(config_), isa_)
+                            : codec_->Decode(encoded, x);
+    if (!good) {
+      return Error(good.error())
+          .Context(fmt::format("tile {} ({})", i, grid_.tensors()[tensor].name));
     }
-    if (config_.max_norm > 0) squares += agreed::SumSquares(x, isa_);
+    if (config_.max_norm > 0 && !config_.exact) squares += agreed::SumSquares(x, isa_);
   }
   if (config_.max_norm > 0 && squares > double{config_.max_norm} * double{config_.max_norm}) {
     return MakeError(Code::kLimit, fmt::format("norm {} over the limit {}", std::sqrt(squares),
@@ -112,46 +180,69 @@ Status Engine::CheckPart(std::size_t first, ByteView bytes, std::span<const Hash
 }
 
 Result<Bytes> Engine::Reduce(std::size_t first, std::size_t count,
-                             std::span<const ReduceInput> inputs) const {
+                             std::span<const ReduceInput> inputs, const Bounds& bounds) const {
   const std::uint64_t begin = layout_.Offset(first);
   Bytes out(layout_.Offset(first + count) - begin);
   // Sums in double, rounded once: equal contributions then give exactly what one of them gives.
-  std::vector<double> sum(grid_.tile_elements());
+  std::vector<double> sum(config_.exact ? 0 : grid_.tile_elements());
   std::vector<float> values(grid_.tile_elements());
+  std::vector<ExactTile> exact(config_.exact ? inputs.size() : 0);
   for (std::size_t k = 0; k < count; ++k) {
     const std::size_t i = first + k;
-    const std::span<double> acc(sum.data(), grid_[i].size);
     const std::span<float> x(values.data(), grid_[i].size);
-    std::fill(acc.begin(), acc.end(), 0.0);
-    for (const ReduceInput& input : inputs) {
-      LOOM_RETURN_IF_ERROR(codec_->Decode(input.tiles[k].View(), x));
-      agreed::AddScaled(acc, x, input.weight, isa_);
+    if (config_.exact) {
+      for (std::size_t n = 0; n < inputs.size(); ++n) {
+        exact[n] = {inputs[n].tiles[k].View(), inputs[n].units};
+      }
+      SumExactTiles(exact, bounds[grid_[i].tensor], NumUnits(config_), x, isa_);
+    } else {
+      const std::span<double> acc(sum.data(), grid_[i].size);
+      std::fill(acc.begin(), acc.end(), 0.0);
+      for (const ReduceInput& input : inputs) {
+        LOOM_RETURN_IF_ERROR(codec_->Decode(input.tiles[k].View(), x));
+        agreed::AddScaled(acc, x, input.weight, isa_);
+      }
+      agreed::Round(acc, x, isa_);
     }
-    agreed::Round(acc, x, isa_);
     LOOM_RETURN_IF_ERROR(codec_->Encode(
         x, MutableByteView(out).subspan(layout_.Offset(i) - begin, layout_.Size(i))));
   }
   return out;
 }
 
-Result<NextState> Engine::Next(ByteView reduced) const {
+Result<agreed::StepScalars> Engine::ScalarsOf(ByteView reduced,
+                                              const agreed::StepClock& clock) const {
+  double squares = 0;
+  if (method_->step().needs_norm()) {
+    std::vector<float> mean(grid_.tile_elements());
+    for (std::size_t i = 0; i < grid_.size(); ++i) {
+      const std::span<float> x(mean.data(), grid_[i].size);
+      LOOM_RETURN_IF_ERROR(codec_->Decode(layout_.View(reduced, i), x));
+      squares += agreed::SumSquares(x, isa_);
+    }
+  }
+  return method_->step().Scalars(clock, agreed::Sqrt(squares));
+}
+
+Result<NextState> Engine::Next(ByteView reduced, const agreed::StepClock& clock) const {
   if (reduced.size() != layout_.total()) {
     return MakeError(Code::kCorrupt, fmt::format("the reduced bytes are {}, the grid needs {}",
                                                  reduced.size(), layout_.total()));
   }
+  LOOM_ASSIGN(const agreed::StepScalars scalars, ScalarsOf(reduced, clock));
   NextState next;
-  std::vector<float> delta(grid_.tile_elements());
+  std::vector<float> mean(grid_.tile_elements());
+  agreed::NextLeaf next_leaf(grid_, method_->step(), isa_);
   std::vector<Hash> leaves;
   leaves.reserve(grid_.size());
   for (std::size_t i = 0; i < grid_.size(); ++i) {
     const Tile& tile = grid_[i];
-    const std::span<float> d(delta.data(), tile.size);
+    const std::span<float> x(mean.data(), tile.size);
     const ByteView encoded = layout_.View(reduced, i);
     next.tiles.push_back(crypto::Sha256(encoded));
-    LOOM_RETURN_IF_ERROR(codec_->Decode(encoded, d));
+    LOOM_RETURN_IF_ERROR(codec_->Decode(encoded, x));
     bool finite = true;
-    leaves.push_back(agreed::NextStateLeaf(TileSpan(tile, w_.span()), TileSpan(tile, b_.span()), d,
-                                           outer_, &finite, isa_));
+    leaves.push_back(next_leaf.Of(state_.Of(tile), x, scalars, IsMatrix(tile), &finite));
     if (!finite) {
       return MakeError(Code::kInvalid, fmt::format("the step would make {} non-finite",
                                                    grid_.tensors()[tile.tensor].name));
@@ -161,40 +252,40 @@ Result<NextState> Engine::Next(ByteView reduced) const {
   return next;
 }
 
-Status Engine::Apply(ByteView reduced) {
-  std::vector<float> delta(grid_.tile_elements());
+Status Engine::Apply(ByteView reduced, const agreed::StepClock& clock) {
+  LOOM_ASSIGN(const agreed::StepScalars scalars, ScalarsOf(reduced, clock));
+  std::vector<float> mean(grid_.tile_elements());
   for (std::size_t i = 0; i < grid_.size(); ++i) {
     const Tile& tile = grid_[i];
-    const std::span<float> d(delta.data(), tile.size);
-    LOOM_RETURN_IF_ERROR(codec_->Decode(layout_.View(reduced, i), d));
-    const std::span<float> w = TileSpan(tile, w_.span());
-    const std::span<float> b = TileSpan(tile, b_.span());
-    agreed::OuterStep(w, b, d, outer_, w, b, isa_);
+    const std::span<float> x(mean.data(), tile.size);
+    LOOM_RETURN_IF_ERROR(codec_->Decode(layout_.View(reduced, i), x));
+    method_->step().Step(state_.Of(tile), x, scalars, IsMatrix(tile), isa_);
   }
   return {};
 }
 
 Bytes Engine::StateTile(std::size_t tile) const {
-  const std::span<const float> w = TileSpan(grid_[tile], w_.span());
-  const std::span<const float> b = TileSpan(grid_[tile], b_.span());
-  Bytes out = ToBytes(std::as_bytes(w));
-  const ByteView tail = std::as_bytes(b);
-  out.insert(out.end(), tail.begin(), tail.end());
+  Bytes out;
+  out.reserve(layout_.StateSize(tile));
+  for (const std::span<const float> plane : state_.Of(grid_[tile])) {
+    const ByteView bytes = std::as_bytes(plane);
+    out.insert(out.end(), bytes.begin(), bytes.end());
+  }
   return out;
 }
 
 Status Engine::LoadStateTile(std::size_t tile, ByteView bytes) {
-  const std::span<float> w = TileSpan(grid_[tile], w_.span());
-  const std::span<float> b = TileSpan(grid_[tile], b_.span());
-  if (bytes.size() != w.size_bytes() + b.size_bytes()) {
+  if (bytes.size() != layout_.StateSize(tile)) {
     return MakeError(Code::kCorrupt, fmt::format("state tile {}: {} bytes, expected {}", tile,
-                                                 bytes.size(), w.size_bytes() + b.size_bytes()));
+                                                 bytes.size(), layout_.StateSize(tile)));
   }
-  std::memcpy(w.data(), bytes.data(), w.size_bytes());
-  std::memcpy(b.data(), bytes.data() + w.size_bytes(), b.size_bytes());
-  if (!agreed::AllFinite(w, isa_) || !agreed::AllFinite(b, isa_)) {
-    return MakeError(Code::kInvalid,
-                     fmt::format("state tile {} holds a value that is not finite", tile));
+  for (const std::span<float> plane : state_.Of(grid_[tile])) {
+    std::memcpy(plane.data(), bytes.data(), plane.size_bytes());
+    bytes = bytes.subspan(plane.size_bytes());
+    if (!agreed::AllFinite(plane, isa_)) {
+      return MakeError(Code::kInvalid,
+                       fmt::format("state tile {} holds a value that is not finite", tile));
+    }
   }
   return {};
 }
@@ -219,8 +310,9 @@ Hash Engine::Possession(const PeerId& peer, const Hash& salt) const {
 std::map<WorkerIndex, Bytes> Engine::SaveInner() const {
   std::map<WorkerIndex, Bytes> out;
   for (const auto& [index, local] : locals_) {
+    if (!method_->has_inner_state() && local.residual.size() == 0) continue;
     wire::Writer writer;
-    writer.Var(local.worker->SaveState());
+    writer.Var(method_->has_inner_state() ? local.worker->SaveState() : Bytes());
     writer.Var(std::as_bytes(local.residual.span()));
     out.emplace(index, std::move(writer).Take());
   }
@@ -233,7 +325,7 @@ Status Engine::RestoreInner(WorkerIndex worker, ByteView bytes) {
   const ByteView residual = in.Var(UINT32_MAX);
   LOOM_RETURN_IF_ERROR(in.Finish("inner state"));
   LOOM_ASSIGN(Local * local, LocalOf(worker));
-  LOOM_RETURN_IF_ERROR(local->worker->RestoreState(state));
+  if (method_->has_inner_state()) LOOM_RETURN_IF_ERROR(local->worker->RestoreState(state));
   if (residual.empty()) return {};
   if (residual.size() != grid_.flat_size() * sizeof(float)) {
     return MakeError(Code::kCorrupt, "the error feedback is of another model");

@@ -5,6 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "agreed/combine.h"
+#include "collab/ledger.h"
+#include "crypto/hash.h"
 
 namespace loom::collab {
 namespace {
@@ -23,6 +29,14 @@ class ConstantGradient final : public Worker {
       for (float& x : theta) x -= lr_ * gradient_;
     }
     done.tokens = done.samples;
+    return done;
+  }
+  Result<WorkDone> Gradient(const WorkOrder& order, std::span<float>, std::span<float> gradient,
+                            float loss_scale) override {
+    std::fill(gradient.begin(), gradient.end(), loss_scale * gradient_);
+    WorkDone done;
+    done.samples = done.tokens = CountSamples(order.ranges);
+    done.steps = 1;
     return done;
   }
   void Reset() override {}
@@ -44,6 +58,24 @@ class Pull final : public Worker {
     for (const Range& r : order.ranges) done.samples += r.size();
     Steps(theta, static_cast<std::uint32_t>(done.samples / order.batch));
     done.tokens = done.samples;
+    return done;
+  }
+  /// Of sample s at element i: s + 1 times as steep as the pull, noisy in the last bits.
+  Result<WorkDone> Gradient(const WorkOrder& order, std::span<float> weights,
+                            std::span<float> gradient, float loss_scale) override {
+    std::fill(gradient.begin(), gradient.end(), 0.0F);
+    WorkDone done;
+    for (const Range& r : order.ranges) {
+      for (std::uint64_t s = r.first; s <= r.last; ++s) {
+        for (std::size_t i = 0; i < gradient.size(); ++i) {
+          gradient[i] += loss_scale * static_cast<float>(s + 1) *
+                         (weights[i] - 0.001F * static_cast<float>(i % 97));
+        }
+      }
+      done.samples += r.size();
+    }
+    done.tokens = done.samples;
+    done.steps = 1;
     return done;
   }
   void Steps(std::span<float> theta, std::uint32_t steps) {
@@ -84,16 +116,16 @@ void OneRound(Engine& engine, Round round, std::uint32_t steps, std::size_t work
   std::vector<ReduceInput> inputs;
   const TileLayout& layout = engine.layout();
   for (const Blob& blob : encoded) {
-    ReduceInput input{1.0F / static_cast<float>(workers), {}};
+    ReduceInput input{1.0F / static_cast<float>(workers), 1, {}};
     for (std::size_t i = 0; i < layout.num_tiles(); ++i)
       input.tiles.push_back({blob, layout.Offset(i), layout.Size(i)});
     inputs.push_back(std::move(input));
   }
   auto reduced = engine.Reduce(0, layout.num_tiles(), inputs);
   ASSERT_TRUE(reduced.ok());
-  const auto next = engine.Next(*reduced);
+  const auto next = engine.Next(*reduced, {round, 0});
   ASSERT_TRUE(next.ok());
-  ASSERT_TRUE(engine.Apply(*reduced).ok());
+  ASSERT_TRUE(engine.Apply(*reduced, {round, 0}).ok());
   EXPECT_EQ(engine.Root(), next->root) << "the root voted for is the root reached";
   for (WorkerIndex w = 0; w < workers; ++w) engine.Settle(w, true);
 }
@@ -185,15 +217,174 @@ TEST(EngineTest, R19PartsThatAreNotWhatWasCommittedToAreRefused) {
   order.batch = 1;
   auto work = engine.Work(order, std::atomic<bool>(false));
   ASSERT_TRUE(work.ok());
-  EXPECT_TRUE(engine.CheckPart(0, *work->encoded, work->hashes).ok());
+  TileClaim claim;
+  claim.hashes = work->hashes;
+  EXPECT_TRUE(engine.CheckPart(claim, *work->encoded).ok());
   Bytes flipped = *work->encoded;
   flipped[9] ^= std::byte{1};
-  const Status bad = engine.CheckPart(0, flipped, work->hashes);
+  const Status bad = engine.CheckPart(claim, flipped);
   ASSERT_FALSE(bad.ok());
   EXPECT_NE(bad.error().message.find("tile 0"), std::string::npos);
   config.max_norm = 1.0F;
   Engine strict = MakeEngine(config, 600, codec::CodecKind::kFp32, nullptr);
-  EXPECT_EQ(strict.CheckPart(0, *work->encoded, work->hashes).error().code, Code::kLimit);
+  EXPECT_EQ(strict.CheckPart(claim, *work->encoded).error().code, Code::kLimit);
+}
+
+SyncConfig ExactConfig() {
+  SyncConfig config;
+  config.method = Method::kAllReduce;
+  config.exact = true;
+  config.codec = "fp32";
+  config.workers = 6;
+  config.batch = 4;
+  config.accumulation = 2;
+  config.context = 1;
+  config.optimizer.schedule.kind = agreed::ScheduleKind::kConstant;
+  config.optimizer.clip_norm = 1.0F;
+  return config;
+}
+
+/// One step in which hosts sum the workers of each group, in the order given.
+Bytes ExactStep(Engine& engine, const SyncConfig& config, Round round, const Bounds& bounds,
+                const std::vector<std::vector<WorkerIndex>>& groups) {
+  std::vector<ReduceInput> inputs;
+  const TileLayout& layout = engine.layout();
+  for (const auto& group : groups) {
+    std::vector<WorkOrder> orders;
+    for (const WorkerIndex w : group) {
+      WorkOrder order;
+      order.worker = w;
+      const std::uint64_t first = ((round - 1) * config.workers + w) * config.batch;
+      order.ranges = {{first, first + 1}, {first + 2, first + 3}};
+      orders.push_back(order);
+    }
+    const auto work = engine.SumUnits(orders, bounds, std::atomic<bool>(false));
+    EXPECT_TRUE(work.ok() && work->encoded != nullptr);
+    const std::uint64_t units = group.size() * config.accumulation;
+    ReduceInput input{0, units, {}};
+    for (std::size_t i = 0; i < layout.num_tiles(); ++i)
+      input.tiles.push_back({work->encoded, kWide * layout.Offset(i), kWide * layout.Size(i)});
+    TileClaim claim{0, work->hashes, units, work->exponents, bounds};
+    EXPECT_TRUE(engine.CheckPart(claim, *work->encoded).ok());
+    inputs.push_back(std::move(input));
+  }
+  return engine.Reduce(0, layout.num_tiles(), inputs, bounds).value();
+}
+
+TEST(EngineTest, R25TheSumOfAStepDoesNotDependOnWhoSummedWhat) {
+  const SyncConfig config = ExactConfig();
+  const auto factory = [](WorkerIndex) {
+    return Result<std::unique_ptr<Worker>>(std::make_unique<Pull>());
+  };
+  const std::vector<std::vector<std::vector<WorkerIndex>>> groupings = {
+      {{0, 1, 2, 3, 4, 5}},
+      {{3, 4, 5}, {0, 1, 2}},
+      {{5}, {4}, {3}, {2}, {1}, {0}},
+      {{1, 4}, {0, 2, 3, 5}}};
+  std::vector<Hash> roots;
+  for (const auto& groups : groupings) {
+    Engine engine = MakeEngine(config, 700, codec::CodecKind::kFp32, factory);
+    Bounds bounds = BoundsAfter({}, 1);
+    for (Round round = 1; round <= 5; ++round) {
+      const Bytes reduced = ExactStep(engine, config, round, bounds, groups);
+      const agreed::StepClock clock{round, round * 24};
+      const auto next = engine.Next(reduced, clock);
+      ASSERT_TRUE(next.ok());
+      ASSERT_TRUE(engine.Apply(reduced, clock).ok());
+      ASSERT_EQ(engine.Root(), next->root);
+    }
+    roots.push_back(engine.Root());
+  }
+  for (const Hash& root : roots) EXPECT_EQ(root, roots[0]);
+}
+
+TEST(EngineTest, R25AUnitThatBreaksItsBoundLeavesNothingToSend) {
+  const SyncConfig config = ExactConfig();
+  Engine engine = MakeEngine(config, 300, codec::CodecKind::kFp32, [](WorkerIndex) {
+    return Result<std::unique_ptr<Worker>>(std::make_unique<ConstantGradient>(1.0F, 3e6F));
+  });
+  WorkOrder order;
+  order.ranges = {{0, 3}};
+  const std::atomic<bool> cut{false};
+  const auto broken = engine.SumUnits(std::span(&order, 1), BoundsAfter({}, 1), cut);
+  ASSERT_TRUE(broken.ok());
+  EXPECT_EQ(broken->encoded, nullptr);
+  EXPECT_TRUE(broken->hashes.empty());
+  ASSERT_EQ(broken->exponents.size(), 1U);
+  EXPECT_EQ(broken->exponents[0], 17);  // 3e6 / 24 < 2^17
+  const auto again = engine.SumUnits(std::span(&order, 1), broken->exponents, cut);
+  ASSERT_TRUE(again.ok());
+  EXPECT_NE(again->encoded, nullptr);
+  EXPECT_EQ(BoundsOfStep({}, broken->exponents), broken->exponents);
+  const Bounds calm{-3};
+  EXPECT_EQ(BoundsOfStep({}, calm), Bounds{kFirstBound});
+  EXPECT_EQ(BoundsOfStep(calm, Bounds{5}), Bounds{-3 + kRoom});
+  EXPECT_EQ(BoundsOfStep(calm, Bounds{6}), Bounds{6});
+}
+
+TEST(EngineTest, R26AWorkerWithAUnitThatIsNotFiniteIsNamed) {
+  const SyncConfig config = ExactConfig();
+  Engine engine = MakeEngine(config, 300, codec::CodecKind::kFp32, [](WorkerIndex w) {
+    return Result<std::unique_ptr<Worker>>(
+        std::make_unique<ConstantGradient>(1.0F, w == 4 ? INFINITY : 1.0F));
+  });
+  std::vector<WorkOrder> orders(3);
+  for (std::size_t k = 0; k < 3; ++k) {
+    orders[k].worker = static_cast<WorkerIndex>(3 + k);
+    orders[k].ranges = {{4 * k, 4 * k + 3}};
+  }
+  const auto work = engine.SumUnits(orders, BoundsAfter({}, 1), std::atomic<bool>(false));
+  ASSERT_TRUE(work.ok());
+  EXPECT_EQ(work->not_finite, std::vector<WorkerIndex>{4});
+  EXPECT_EQ(work->encoded, nullptr);
+}
+
+TEST(EngineTest, R19SumsBeyondWhatTheirUnitsCanBeAreRefused) {
+  const SyncConfig config = ExactConfig();
+  Engine engine = MakeEngine(config, 256, codec::CodecKind::kFp32, nullptr);
+  std::vector<std::int64_t> values(256, 1);
+  const std::uint64_t each = (std::uint64_t{1} << 62) >> 4;  // twelve units count as sixteen
+  values[7] = -static_cast<std::int64_t>(2 * each);
+  const auto check = [&](std::uint64_t units) {
+    const ByteView bytes = std::as_bytes(std::span(values));
+    return engine.CheckPart({0, {crypto::Sha256(bytes)}, units, {0}, {0}}, bytes);
+  };
+  EXPECT_TRUE(check(2).ok());
+  --values[7];
+  EXPECT_FALSE(check(2).ok());
+  EXPECT_TRUE(check(4).ok());
+}
+
+TEST(EngineTest, AnAllReduceStepIsAnOptimizerStepOnTheMeanGradient) {
+  SyncConfig config = ExactConfig();
+  config.exact = false;
+  config.accumulation = 1;
+  Engine engine = MakeEngine(config, 500, codec::CodecKind::kFp32, [](WorkerIndex) {
+    return Result<std::unique_ptr<Worker>>(std::make_unique<Pull>());
+  });
+  std::vector<float> w(500), m(500), v(500), g(500);
+  for (Round round = 1; round <= 3; ++round) {
+    WorkOrder order;
+    order.ranges = {{0, 3}};
+    order.batch = 4;
+    const auto work = engine.Work(order, std::atomic<bool>(false));
+    ASSERT_TRUE(work.ok());
+    ReduceInput input{1.0F, 1, {}};
+    const TileLayout& layout = engine.layout();
+    for (std::size_t i = 0; i < layout.num_tiles(); ++i)
+      input.tiles.push_back({work->encoded, layout.Offset(i), layout.Size(i)});
+    const Bytes reduced = engine.Reduce(0, layout.num_tiles(), std::span(&input, 1)).value();
+    ASSERT_TRUE(engine.Apply(reduced, {round, 0}).ok());
+    Pull pull;
+    ASSERT_TRUE(pull.Gradient(order, w, g, 0.25F).ok());
+    double squares = 0;  // tile by tile, as the engine adds them
+    for (const std::size_t at : {0U, 256U})
+      squares += agreed::SumSquares(std::span(g).subspan(at, std::min<std::size_t>(256, 500 - at)));
+    agreed::AdamWStep(w, g, m, v, {}, config.optimizer.schedule.peak, round,
+                      agreed::ClipScale(std::sqrt(squares), 1.0F), false);
+    for (std::size_t i = 0; i < 500; ++i) ASSERT_EQ(engine.weights()[i], w[i]) << i;
+  }
+  EXPECT_TRUE(engine.SaveInner().empty());
 }
 
 }  // namespace

@@ -43,13 +43,46 @@ std::vector<Range> Take(std::uint64_t want, std::vector<Range>& returned, std::u
 void Issue(Body& body, const SyncConfig& config) {
   std::uint32_t fastest = 0;
   for (const WorkerEntry& w : body.workers) {
-    if (IsMember(body.members, w.host)) fastest = std::max(fastest, w.tokens_per_second);
+    const Member* host = FindMember(body.members, w.host);
+    if (host != nullptr) fastest = std::max(fastest, host->tokens_per_second);
   }
   for (WorkerEntry& w : body.workers) {
     w.issued.clear();
-    if (!IsMember(body.members, w.host)) continue;
-    const std::uint64_t steps = StepsFor(w.tokens_per_second, fastest, config.inner_steps);
+    const Member* host = FindMember(body.members, w.host);
+    if (host == nullptr) continue;
+    const std::uint64_t steps = StepsFor(host->tokens_per_second, fastest, config.inner_steps);
     w.issued = Take(steps * config.batch, body.returned, body.next_sample);
+  }
+}
+
+/// Exact mode: the workers have no state, so each record deals them anew, in blocks by seniority,
+/// one after another to the member that would be done with it first. A member whose rate is not
+/// known counts as the average.
+void DealWorkers(Body& body) {
+  std::uint64_t known = 0;
+  std::uint64_t sum = 0;
+  for (const Member& m : body.members) {
+    known += m.tokens_per_second > 0 ? 1 : 0;
+    sum += m.tokens_per_second;
+  }
+  const std::uint64_t average = known == 0 ? 1 : std::max<std::uint64_t>(1, sum / known);
+  std::vector<std::uint64_t> rates;
+  for (const Member& m : body.members) {
+    rates.push_back(m.tokens_per_second > 0 ? m.tokens_per_second : average);
+  }
+  std::vector<std::uint64_t> counts(rates.size());
+  for (std::size_t dealt = 0; dealt < body.workers.size(); ++dealt) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < rates.size(); ++i) {
+      if ((counts[i] + 1) * rates[best] < (counts[best] + 1) * rates[i]) best = i;
+    }
+    ++counts[best];
+  }
+  std::size_t member = 0;
+  for (WorkerEntry& w : body.workers) {
+    while (counts[member] == 0) ++member;
+    --counts[member];
+    w.host = body.members[member].id;
   }
 }
 
@@ -72,8 +105,13 @@ void AssignWorkers(Body& body, const SyncConfig& config) {
     entry.worker = static_cast<WorkerIndex>(body.workers.size());
     body.workers.push_back(entry);
   }
+  if (body.members.empty()) return;
+  if (config.exact) {
+    DealWorkers(body);
+    return;
+  }
   for (WorkerEntry& w : body.workers) {
-    if (IsMember(body.members, w.host) || body.members.empty()) continue;
+    if (IsMember(body.members, w.host)) continue;
     const auto load = [&](const Member& m) {
       return std::count_if(body.workers.begin(), body.workers.end(),
                            [&](const WorkerEntry& other) { return other.host == m.id; });
@@ -82,7 +120,6 @@ void AssignWorkers(Body& body, const SyncConfig& config) {
         std::min_element(body.members.begin(), body.members.end(),
                          [&](const Member& a, const Member& b) { return load(a) < load(b); });
     w.host = least->id;
-    w.tokens_per_second = 0;
   }
 }
 
@@ -108,6 +145,25 @@ void Settle(const Body& parent, const Choices& choices, Body& body) {
   }
 }
 
+void MeasureRates(const Choices& choices, Body& body) {
+  for (Member& m : body.members) {
+    std::uint64_t tokens = 0;
+    std::uint64_t millis = 0;
+    for (const Contribution& c : choices.contributions) {
+      if (c.peer != m.id) continue;
+      tokens += c.tokens;
+      millis += c.millis;
+    }
+    if (tokens == 0) continue;
+    const std::uint64_t measured =
+        std::min<std::uint64_t>(tokens * 1000 / std::max<std::uint64_t>(1, millis), UINT32_MAX);
+    // Peers that share processors disturb each other: one round says little about a machine.
+    const std::uint64_t known = m.tokens_per_second;
+    const std::uint64_t rate = known == 0 ? measured : (3 * known + measured) / 4;
+    m.tokens_per_second = static_cast<std::uint32_t>(std::max<std::uint64_t>(rate, 1));
+  }
+}
+
 Choices ChoicesOf(const Body& parent, const Body& body) {
   Choices choices;
   choices.contributions = body.contributions;
@@ -129,6 +185,7 @@ Choices ChoicesOf(const Body& parent, const Body& body) {
   }
   choices.bans = body.bans;
   choices.tiles = body.tiles;
+  if (!body.contributions.empty()) choices.exponents = body.exponents;
   choices.root = body.root;
   return choices;
 }
@@ -138,7 +195,9 @@ Status CheckContributions(const Body& parent, const SyncConfig& config, const Bo
   for (const Contribution& c : body.contributions) {
     const auto entry = std::find_if(parent.workers.begin(), parent.workers.end(),
                                     [&](const WorkerEntry& w) { return w.worker == c.worker; });
-    if (entry == parent.workers.end() || entry->host != c.peer || !seen.insert(c.worker).second) {
+    const bool hosts = entry != parent.workers.end() &&
+                       (config.exact ? IsMember(parent.members, c.peer) : entry->host == c.peer);
+    if (!hosts || !seen.insert(c.worker).second) {
       return MakeError(Code::kInvalid, fmt::format("record {}: worker {} is not {}'s to contribute",
                                                    body.round, c.worker, c.peer.Short()));
     }
@@ -157,12 +216,41 @@ Status CheckContributions(const Body& parent, const SyncConfig& config, const Bo
   return {};
 }
 
+/// R24: every unit or none, and then all samples have one fate. R25: exponents with a step.
+Status CheckExact(const Body& parent, const SyncConfig& config, const Body& body) {
+  const bool step = !body.contributions.empty();
+  const bool sizes = config.exact && step ? !body.exponents.empty() &&
+                                                (parent.exponents.empty() ||
+                                                 parent.exponents.size() == body.exponents.size())
+                                          : body.exponents == parent.exponents;
+  if (!sizes) {
+    return MakeError(Code::kInvalid, fmt::format("record {}: {} exponents after {}", body.round,
+                                                 body.exponents.size(), parent.exponents.size()));
+  }
+  if (!config.exact) return {};
+  const Fate fate = step                 ? Fate::kUsed
+                    : body.fates.empty() ? Fate::kReturned
+                                         : body.fates.front().fate;
+  for (const RangeFate& f : body.fates) {
+    if (f.fate != fate) {
+      return MakeError(Code::kInvalid,
+                       fmt::format("record {}: an exact step with {} and {} samples", body.round,
+                                   FateName(fate), FateName(f.fate)));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::uint64_t CountSamples(const std::vector<Range>& ranges) {
   std::uint64_t n = 0;
   for (const Range& r : ranges) n += r.size();
   return n;
+}
+
+bool Finished(const Body& body, const SyncConfig& config) {
+  return config.rounds > 0 && (config.exact ? body.steps : body.round) >= config.rounds;
 }
 
 std::optional<std::vector<Range>> Prefix(const std::vector<Range>& ranges, std::uint64_t samples) {
@@ -225,20 +313,11 @@ Body NextBody(const Body& parent, const Hash& parent_hash, const RunId& run,
   Settle(parent, choices, body);
   body.tiles = choices.tiles;
   body.tokens = parent.tokens;
+  body.steps = parent.steps + (choices.contributions.empty() ? 0 : 1);
+  body.exponents = choices.contributions.empty() ? parent.exponents : choices.exponents;
   body.workers = parent.workers;
-  for (const Contribution& c : choices.contributions) {
-    body.tokens += c.tokens;
-    for (WorkerEntry& w : body.workers) {
-      if (w.worker != c.worker) continue;
-      const std::uint64_t measured = c.tokens * 1000 / std::max<std::uint32_t>(1, c.millis);
-      // Peers that share processors disturb each other: one round says little about a machine.
-      const std::uint64_t known = w.tokens_per_second;
-      const std::uint64_t rate =
-          known == 0 ? measured : (3 * known + std::min<std::uint64_t>(measured, UINT32_MAX)) / 4;
-      w.tokens_per_second =
-          static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rate, 1, UINT32_MAX));
-    }
-  }
+  for (const Contribution& c : choices.contributions) body.tokens += c.tokens;
+  MeasureRates(choices, body);
   AssignWorkers(body, config);
   Issue(body, config);
   body.bans = choices.bans;
@@ -249,6 +328,7 @@ Body NextBody(const Body& parent, const Hash& parent_hash, const RunId& run,
 Status CheckNextBody(const Body& parent, const Hash& parent_hash, const RunId& run,
                      const SyncConfig& config, std::size_t num_tiles, const Body& body) {
   LOOM_RETURN_IF_ERROR(CheckContributions(parent, config, body));
+  LOOM_RETURN_IF_ERROR(CheckExact(parent, config, body));
   const Choices choices = ChoicesOf(parent, body);
   if (choices.stay.empty() ||
       choices.join.size() > std::max<std::size_t>(1, choices.stay.size() - 1)) {

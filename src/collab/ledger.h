@@ -22,9 +22,10 @@ struct Joiner {
 struct Choices {
   std::vector<Contribution> contributions;  ///< ascending by worker
   std::vector<WorkerIndex>
-      spoiled;               ///< workers whose unused samples are lost: their work was not finite
-  std::vector<PeerId> stay;  ///< members that remain listed
-  std::vector<Joiner> join;  ///< at most max(1, stay - 1)
+      spoiled;  ///< workers whose unused samples are lost: their work was not finite
+  std::vector<agreed::Exponent> exponents;  ///< exact mode: over all units of the step
+  std::vector<PeerId> stay;                 ///< members that remain listed
+  std::vector<Joiner> join;                 ///< at most max(1, stay - 1)
   std::vector<PeerId> bans;
   std::vector<Hash> tiles;
   Hash root;
@@ -40,6 +41,10 @@ Body NextBody(const Body& parent, const Hash& parent_hash, const RunId& run,
 /// Ok when `body` is what NextBody makes of its own choices and those are legal.
 Status CheckNextBody(const Body& parent, const Hash& parent_hash, const RunId& run,
                      const SyncConfig& config, std::size_t num_tiles, const Body& body);
+
+/// Whether the run ends with this record: after config.rounds rounds, in exact mode after as many
+/// steps, because empty records may stand between them.
+bool Finished(const Body& body, const SyncConfig& config);
 
 /// The first `samples` samples of the ranges, as ranges; nullopt when there are fewer.
 std::optional<std::vector<Range>> Prefix(const std::vector<Range>& ranges, std::uint64_t samples);

@@ -323,7 +323,7 @@ TEST(LedgerTest, R1ABodyThatDoesNotFollowIsRefused) {
   EXPECT_TRUE(refused([](Body& b) { ++b.next_sample; }));
   EXPECT_TRUE(refused([](Body& b) { b.returned.push_back({0, 3}); }));
   EXPECT_TRUE(refused([](Body& b) { b.workers[0].issued[0].last++; }));
-  EXPECT_TRUE(refused([](Body& b) { b.workers[0].tokens_per_second++; }));
+  EXPECT_TRUE(refused([](Body& b) { b.members[0].tokens_per_second++; }));
   EXPECT_TRUE(refused([](Body& b) { b.invite_uses.push_back({Hash{}, PeerId{}}); }));
   EXPECT_TRUE(refused([](Body& b) { b.payload.push_back(std::byte{1}); }));
   Choices empty = run.Full();
@@ -332,6 +332,113 @@ TEST(LedgerTest, R1ABodyThatDoesNotFollowIsRefused) {
   EXPECT_FALSE(run.Check(run.Next(empty)).ok()) << "a round without work keeps the root";
   empty.root = run.parent.root;
   EXPECT_TRUE(run.Check(run.Next(empty)).ok());
+}
+
+SyncConfig ExactConfig() {
+  SyncConfig config = Config();
+  config.method = Method::kAllReduce;
+  config.exact = true;
+  config.inner_steps = 1;
+  config.workers = 6;
+  return config;
+}
+
+/// All workers contribute, each computed by its host.
+Choices ExactStep(const History& run) {
+  Choices choices = run.Full();
+  choices.contributions.clear();
+  for (const WorkerEntry& w : run.parent.workers) {
+    choices.contributions.push_back({w.worker, w.host, CountSamples(w.issued),
+                                     CountSamples(w.issued) * run.config.context, 100, w.issued,
+                                     crypto::Sha256(w.host.View())});
+  }
+  choices.exponents = {-3, 5};
+  return choices;
+}
+
+std::map<PeerId, std::size_t> LoadOf(const Body& body) {
+  std::map<PeerId, std::size_t> load;
+  for (const WorkerEntry& w : body.workers) ++load[w.host];
+  return load;
+}
+
+TEST(LedgerTest, R24AStepHasEveryUnitOrNoneAndSamplesDoNotDependOnWhoIsThere) {
+  History lone(ExactConfig());
+  History swarm(ExactConfig());
+  for (Round r = 1; r <= 8; ++r) {
+    lone.Take(ExactStep(lone));
+    Choices choices = ExactStep(swarm);
+    if (r <= 3) choices.join.push_back({KeyOf(r), std::nullopt});
+    if (r == 6) choices.stay.erase(choices.stay.begin());
+    swarm.Take(choices);
+    ASSERT_EQ(swarm.parent.workers.size(), 6U);
+    for (std::size_t w = 0; w < 6; ++w)
+      EXPECT_EQ(swarm.parent.workers[w].issued, lone.parent.workers[w].issued) << "round " << r;
+  }
+  EXPECT_EQ(swarm.parent.steps, 8U);
+  EXPECT_EQ(swarm.parent.tokens, lone.parent.tokens);
+  // A record without work gives the same samples to the same workers again.
+  const Body before = swarm.parent;
+  Choices empty = ExactStep(swarm);
+  empty.contributions.clear();
+  empty.tiles.clear();
+  empty.exponents.clear();
+  empty.root = before.root;
+  swarm.Take(empty);
+  for (std::size_t w = 0; w < 6; ++w)
+    EXPECT_EQ(swarm.parent.workers[w].issued, before.workers[w].issued);
+  EXPECT_EQ(swarm.parent.steps, 8U);
+  EXPECT_EQ(swarm.parent.exponents, before.exponents);
+  // Any member may have computed a worker; nobody may be missing.
+  Choices elsewhere = ExactStep(swarm);
+  elsewhere.contributions[2].peer = swarm.parent.members[0].id;
+  EXPECT_TRUE(swarm.Check(swarm.Next(elsewhere)).ok());
+  Choices partial = ExactStep(swarm);
+  partial.contributions.pop_back();
+  EXPECT_FALSE(swarm.Check(swarm.Next(partial)).ok());
+  Choices stranger = ExactStep(swarm);
+  stranger.contributions[0].peer = PeerOf(77);
+  EXPECT_FALSE(swarm.Check(swarm.Next(stranger)).ok());
+  Choices other_model = ExactStep(swarm);
+  other_model.exponents.push_back(1);
+  EXPECT_FALSE(swarm.Check(swarm.Next(other_model)).ok());
+}
+
+TEST(LedgerTest, R26ASkippedStepLosesAllItsSamples) {
+  History run(ExactConfig());
+  run.Take(ExactStep(run));
+  const std::uint64_t cursor = run.parent.next_sample;
+  Choices skip = ExactStep(run);
+  skip.contributions.clear();
+  skip.tiles.clear();
+  skip.root = run.parent.root;
+  skip.exponents.clear();
+  for (WorkerIndex w = 0; w < 5; ++w) skip.spoiled.push_back(w);
+  EXPECT_FALSE(run.Check(run.Next(skip)).ok()) << "one worker's samples have another fate";
+  skip.spoiled.push_back(5);
+  run.Take(skip);
+  EXPECT_TRUE(run.parent.returned.empty());
+  EXPECT_EQ(run.parent.workers[0].issued.front().first, cursor);
+}
+
+TEST(LedgerTest, ExactWorkIsDealtByMeasuredRates) {
+  SyncConfig config = ExactConfig();
+  config.workers = 12;
+  History run(config);
+  for (std::uint64_t n = 1; n <= 2; ++n) {
+    Choices choices = ExactStep(run);
+    choices.join.push_back({KeyOf(n), std::nullopt});
+    run.Take(choices);
+  }
+  run.Take(ExactStep(run));
+  const PeerId slow = run.parent.members[1].id;
+  for (int round = 0; round < 20; ++round) {
+    Choices choices = ExactStep(run);
+    for (Contribution& c : choices.contributions) c.millis = c.peer == slow ? 1000 : 100;
+    run.Take(choices);
+  }
+  EXPECT_LE(LoadOf(run.parent)[slow], 1U) << "a tenth of the speed of the others";
+  EXPECT_GE(LoadOf(run.parent)[run.parent.members[0].id], 5U);
 }
 
 }  // namespace

@@ -29,6 +29,8 @@ class Out {
   void Field(T& field) {
     if constexpr (std::is_same_v<T, bool>) {
       w_.Bool(field);
+    } else if constexpr (std::is_same_v<T, agreed::Exponent>) {
+      w_.Int(static_cast<std::uint16_t>(field));
     } else if constexpr (std::is_unsigned_v<T>) {
       w_.Int(field);
     } else if constexpr (std::is_same_v<T, float>) {
@@ -67,6 +69,10 @@ class In {
   void Field(T& field) {
     if constexpr (std::is_same_v<T, bool>) {
       field = r_.Bool();
+    } else if constexpr (std::is_same_v<T, agreed::Exponent>) {
+      field = static_cast<agreed::Exponent>(r_.Int<std::uint16_t>());
+      if (field < agreed::kNoExponent || field > agreed::kMaxExponent)
+        r_.Fail("an impossible exponent");
     } else if constexpr (std::is_unsigned_v<T>) {
       field = r_.Int<T>();
     } else if constexpr (std::is_same_v<T, float>) {
@@ -89,7 +95,7 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
     "hello",       "get_records", "record",   "plan",         "commitment", "part",       "arrived",
     "cut",         "fix_set",     "reduced",  "prepare",      "promise",    "proposal",   "vote",
     "nack",        "missing",     "join_ask", "join_refused", "leave_ask",  "get_leaves", "leaves",
-    "get_objects", "object_data", "not_here", "relay"};
+    "get_objects", "object_data", "not_here", "relay",        "host_plan"};
 
 template <std::size_t I>
 Result<Message> DecodeAs(ByteView bytes) {
@@ -126,6 +132,22 @@ Bytes Commitment::Text() const {
 }
 
 Hash Commitment::Id() const { return crypto::Sha256(Text()); }
+
+bool Commitment::Covers(WorkerIndex worker) const {
+  return std::ranges::any_of(shares, [&](const WorkShare& s) { return s.worker == worker; });
+}
+
+std::uint64_t Commitment::samples() const {
+  std::uint64_t sum = 0;
+  for (const WorkShare& s : shares) sum += s.samples;
+  return sum;
+}
+
+std::uint64_t Commitment::tokens() const {
+  std::uint64_t sum = 0;
+  for (const WorkShare& s : shares) sum += s.tokens;
+  return sum;
+}
 
 Bytes Relay::Text() const {
   wire::Writer writer;

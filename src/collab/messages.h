@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collab/agreement.h"
+#include "collab/engine.h"
 #include "collab/record.h"
 #include "swarm/transfer.h"
 
@@ -73,24 +74,35 @@ struct Plan {
   }
 };
 
-/// A contributor's signed word for its encoded pseudo-gradient, before it scatters it (R18).
+/// A contributor's signed word for its encoded contribution, before it scatters it (R18). Of one
+/// worker; in exact mode of all workers whose units it sums.
 struct Commitment {
   DecisionId id;
-  WorkerIndex worker = 0;
   PeerId peer;
-  std::uint64_t samples = 0;
-  std::uint64_t tokens = 0;
-  std::uint32_t millis = 0;
+  std::vector<WorkShare> shares;  ///< ascending by worker, not empty
+  std::uint32_t millis = 0;       ///< of all of them
   double loss_sum = 0;
   float grad_norm = 0;
-  std::vector<Hash> tiles;
+  Hash bounds;                              ///< exact mode: BoundsId of what it was summed under
+  std::vector<agreed::Exponent> exponents;  ///< exact mode: of each tensor, over the units
+  std::vector<WorkerIndex> not_finite;      ///< exact mode: workers with such a unit (R26)
+  std::vector<Hash> tiles;  ///< empty: nothing will be sent; samples 0 or, in exact mode, a unit
+                            ///< that breaks a bound or is not finite
   crypto::Signature signature;
   template <class A>
   void Io(A& a) {
-    a(id, worker, peer, samples, tokens, millis, loss_sum, grad_norm);
+    a(id, peer);
+    a.List(shares, kMaxMembers, 20, [&](WorkShare& s) { a(s.worker, s.samples, s.tokens); });
+    a(millis, loss_sum, grad_norm, bounds);
+    a.List(exponents, kMaxTensors, 2, [&](agreed::Exponent& e) { a(e); });
+    a.List(not_finite, kMaxMembers, 4, [&](WorkerIndex& w) { a(w); });
     a.List(tiles, kMaxTiles, 32, [&](Hash& h) { a(h); });
     a(signature);
   }
+  WorkerIndex worker() const { return shares.front().worker; }
+  bool Covers(WorkerIndex worker) const;
+  std::uint64_t samples() const;
+  std::uint64_t tokens() const;
   Bytes Text() const;  ///< what is signed: everything above the signature
   Hash Id() const;     ///< SHA-256 of Text()
 };
@@ -133,16 +145,33 @@ struct Cut {
   }
 };
 
-/// The contributions of this attempt, in canonical order.
+/// Exact mode: who computes which worker's units of this step (R24). Part of no agreement: it
+/// changes neither bits nor hashes. A worker that is not where its record dealt it is computed and
+/// committed to by itself.
+struct HostPlan {
+  DecisionId id;
+  Term term = 0;
+  std::uint32_t number = 0;   ///< grows with each plan of the term
+  std::vector<PeerId> hosts;  ///< one for each worker of the parent record, in its order
+  template <class A>
+  void Io(A& a) {
+    a(id, term, number);
+    a.List(hosts, kMaxMembers, 32, [&](PeerId& p) { a(p); });
+  }
+};
+
+/// The contributions of this attempt, in canonical order: ascending by first worker.
 struct FixSet {
   DecisionId id;
   Term term = 0;
   std::uint32_t attempt = 0;
   std::vector<Commitment> set;
+  bool skip = false;  ///< exact mode: a unit is not finite, everybody skips the step (R26)
   template <class A>
   void Io(A& a) {
     a(id, term, attempt);
     a.List(set, kMaxMembers, 200, [&](Commitment& c) { c.Io(a); });
+    a(skip);
   }
 };
 
@@ -214,6 +243,7 @@ struct Missing {
   Term term = 0;                         ///< of its plan, if it has one
   std::uint32_t attempt = 0;             ///< of its plan; 0 = it has none
   bool fixed = false;                    ///< it holds the set of that attempt
+  Hash bounds;                           ///< exact mode: BoundsId of those it knows
   std::vector<WorkerIndex> commitments;  ///< workers whose commitment it does not hold
   struct Want {
     Hash commitment;
@@ -224,7 +254,7 @@ struct Missing {
   std::vector<PeerId> votes;     ///< members whose vote it has not seen
   template <class A>
   void Io(A& a) {
-    a(id, newest, term, attempt, fixed);
+    a(id, newest, term, attempt, fixed, bounds);
     a.List(commitments, kMaxMembers, 4, [&](WorkerIndex& w) { a(w); });
     a.List(parts, kMaxMembers, 40, [&](Want& w) { a(w.commitment, w.run.first, w.run.count); });
     a.List(reduced, 4096, 8, [&](TileRun& r) { a(r.first, r.count); });
@@ -299,7 +329,7 @@ using Message =
     std::variant<Hello, GetRecords, RecordMessage, Plan, Commitment, Part, Arrived, Cut, FixSet,
                  Reduced, PrepareMessage, PromiseMessage, ProposalMessage, VoteMessage, NackMessage,
                  Missing, JoinAsk, JoinRefused, LeaveAsk, GetLeaves, Leaves, swarm::GetObjects,
-                 swarm::ObjectData, swarm::NotHere, Relay>;
+                 swarm::ObjectData, swarm::NotHere, Relay, HostPlan>;
 
 /// The frame type of a message: its place in the variant, plus kFirstMessageType.
 inline constexpr std::uint16_t kFirstMessageType = 64;

@@ -54,6 +54,8 @@ class Fill {
       field = random_() % 2 == 1;
     } else if constexpr (std::is_floating_point_v<T>) {
       field = static_cast<T>(random_() % 100000) / 7;
+    } else if constexpr (std::is_same_v<T, agreed::Exponent>) {
+      field = static_cast<T>(static_cast<int>(random_() % 279) + agreed::kNoExponent);
     } else if constexpr (std::is_unsigned_v<T>) {
       field = static_cast<T>(random_());
     } else {
@@ -180,13 +182,17 @@ TEST(MessagesTest, R18ACommitmentsIdCoversEveryField) {
   EXPECT_TRUE(changed([](Commitment& c) { ++c.id.era; }));
   EXPECT_TRUE(changed([](Commitment& c) { ++c.id.round; }));
   EXPECT_TRUE(changed([](Commitment& c) { c.id.parent = HashOf(1); }));
-  EXPECT_TRUE(changed([](Commitment& c) { ++c.worker; }));
+  EXPECT_TRUE(changed([](Commitment& c) { ++c.shares[0].worker; }));
   EXPECT_TRUE(changed([](Commitment& c) { c.peer.bytes[0] ^= std::byte{1}; }));
-  EXPECT_TRUE(changed([](Commitment& c) { ++c.samples; }));
-  EXPECT_TRUE(changed([](Commitment& c) { ++c.tokens; }));
+  EXPECT_TRUE(changed([](Commitment& c) { ++c.shares[0].samples; }));
+  EXPECT_TRUE(changed([](Commitment& c) { ++c.shares[0].tokens; }));
   EXPECT_TRUE(changed([](Commitment& c) { ++c.millis; }));
   EXPECT_TRUE(changed([](Commitment& c) { c.loss_sum += 1; }));
   EXPECT_TRUE(changed([](Commitment& c) { c.grad_norm += 1; }));
+  EXPECT_TRUE(changed([](Commitment& c) { c.shares.push_back({}); }));
+  EXPECT_TRUE(changed([](Commitment& c) { c.bounds = HashOf(4); }));
+  EXPECT_TRUE(changed([](Commitment& c) { c.exponents[0] ^= 1; }));
+  EXPECT_TRUE(changed([](Commitment& c) { ++c.not_finite[0]; }));
   EXPECT_TRUE(changed([](Commitment& c) { c.tiles[0] = HashOf(2); }));
   EXPECT_TRUE(changed([](Commitment& c) { c.tiles.push_back(HashOf(3)); }));
   EXPECT_FALSE(changed([](Commitment& c) { c.signature.bytes[5] ^= std::byte{1}; }));

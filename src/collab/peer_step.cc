@@ -40,6 +40,7 @@ void Peer::Advance(Time now, Effects& out) {
   ApplyJob job;
   job.round = next.body.round;
   job.root = next.body.root;
+  job.clock = ClockOf(next.body);
   bool durable = false;
   if (!next.body.contributions.empty()) {
     if (machine_ && machine_->id().parent == applied().hash) {
@@ -136,7 +137,7 @@ void Peer::BeginRound(Time now, Effects& out) {
   if (machine_ && machine_->id().parent == head.hash) return;
   machine_.reset();
   UpdateJoiners();
-  if (options_.config.rounds > 0 && head.body.round >= options_.config.rounds) {
+  if (Finished(head.body, options_.config)) {
     if (!finished_since_) finished_since_ = now;
     return;
   }
@@ -154,8 +155,9 @@ void Peer::BeginRound(Time now, Effects& out) {
   start.voter = voter_;
   start.voted_bytes = restore_.voted_bytes;
   // In the round in which it ended it may have committed already: the same work done again takes
-  // another time, and so is another commitment. Nobody can have seen that of one who is alone.
-  const bool repeats = restore_.resumed && head.body.round == resumed_at_;
+  // another time, and so is another commitment. Nobody can have seen that of one who is alone, and
+  // in exact mode both say the same.
+  const bool repeats = restore_.resumed && head.body.round == resumed_at_ && !options_.config.exact;
   const bool unseen = restore_.inner_exact && head.body.members.size() == 1;
   start.may_work = !leaving_since_ && !paused_ && (!repeats || unseen);
   start.predicted_work = work_time_;

@@ -1,6 +1,7 @@
 #include "collab/record.h"
 
 #include <algorithm>
+#include <map>
 
 #include "crypto/hash.h"
 
@@ -10,7 +11,7 @@ namespace {
 using wire::Reader;
 using wire::Writer;
 
-constexpr std::uint32_t kBodyVersion = 1;
+constexpr std::uint32_t kBodyVersion = 2;
 
 void PutRanges(Writer& out, const std::vector<Range>& ranges) {
   out.Count(ranges.size());
@@ -91,6 +92,7 @@ Bytes Body::Encode() const {
   for (const Member& m : members) {
     PutKey(out, m.key);
     out.Int(m.since);
+    out.Int(m.tokens_per_second);
   }
   out.Count(contributions.size());
   for (const Contribution& c : contributions) {
@@ -112,13 +114,15 @@ Bytes Body::Encode() const {
   out.Count(tiles.size());
   for (const Hash& t : tiles) out.Id(t);
   out.Int(tokens);
+  out.Int(steps);
+  out.Count(exponents.size());
+  for (const agreed::Exponent e : exponents) out.Int(static_cast<std::uint16_t>(e));
   out.Int(next_sample);
   PutRanges(out, returned);
   out.Count(workers.size());
   for (const WorkerEntry& w : workers) {
     out.Int(w.worker);
     out.Id(w.host);
-    out.Int(w.tokens_per_second);
     PutRanges(out, w.issued);
   }
   out.Count(invite_uses.size());
@@ -149,10 +153,11 @@ Result<Body> Body::Decode(ByteView bytes) {
   if (kind > 1) in.Fail("an unknown record kind");
   body.kind = static_cast<Kind>(kind);
   body.arithmetic = in.Int<std::uint32_t>();
-  body.members.resize(in.Count(kMaxMembers, 40));
+  body.members.resize(in.Count(kMaxMembers, 44));
   for (Member& m : body.members) {
     m.key = GetKey(in);
     m.since = in.Int<Round>();
+    m.tokens_per_second = in.Int<std::uint32_t>();
     m.id = crypto::PeerIdOf(m.key);
   }
   body.contributions.resize(in.Count(kMaxMembers, 92));
@@ -176,13 +181,18 @@ Result<Body> Body::Decode(ByteView bytes) {
   body.tiles.resize(in.Count(kMaxTiles, 32));
   for (Hash& t : body.tiles) t = in.GetId<HashTag>();
   body.tokens = in.Int<std::uint64_t>();
+  body.steps = in.Int<std::uint64_t>();
+  body.exponents.resize(in.Count(kMaxTensors, 2));
+  for (agreed::Exponent& e : body.exponents) {
+    e = static_cast<agreed::Exponent>(in.Int<std::uint16_t>());
+    if (e < agreed::kNoExponent || e > agreed::kMaxExponent) in.Fail("an impossible exponent");
+  }
   body.next_sample = in.Int<std::uint64_t>();
   body.returned = GetRanges(in);
-  body.workers.resize(in.Count(kMaxMembers * 4, 44));
+  body.workers.resize(in.Count(kMaxMembers * 4, 40));
   for (WorkerEntry& w : body.workers) {
     w.worker = in.Int<WorkerIndex>();
     w.host = in.GetId<PeerTag>();
-    w.tokens_per_second = in.Int<std::uint32_t>();
     w.issued = GetRanges(in);
   }
   body.invite_uses.resize(in.Count(kMaxMembers, 64));
@@ -254,11 +264,16 @@ Result<Record> Record::FromBody(Blob encoded) {
 }
 
 std::optional<Duration> SlowestWork(const Record& record) {
-  std::uint32_t slowest = 0;
-  for (const Contribution& c : record.body.contributions) slowest = std::max(slowest, c.millis);
+  std::map<PeerId, std::uint64_t> millis;
+  std::uint64_t slowest = 0;
+  for (const Contribution& c : record.body.contributions) {
+    slowest = std::max(slowest, millis[c.peer] += c.millis);
+  }
   if (slowest == 0) return std::nullopt;
   return std::chrono::milliseconds(slowest);
 }
+
+agreed::StepClock ClockOf(const Body& body) { return {body.steps, body.tokens}; }
 
 Bytes Record::Encode() const {
   Writer out;
@@ -304,6 +319,7 @@ Bytes Genesis::Encode() const {
     for (const ObjectRef& ref : *shards) PutRef(out, ref);
   }
   out.Var(dataset);
+  out.Id(probe);
   out.Int(static_cast<std::uint64_t>(created));
   out.Text(name);
   return std::move(out).Take();
@@ -320,6 +336,7 @@ Result<Genesis> Genesis::Decode(ByteView bytes) {
   genesis.train_shards = GetRefs(in);
   genesis.val_shards = GetRefs(in);
   genesis.dataset = ToBytes(in.Var(1U << 20));
+  genesis.probe = in.GetId<HashTag>();
   genesis.created = static_cast<std::int64_t>(in.Int<std::uint64_t>());
   genesis.name = in.Text(64);
   LOOM_RETURN_IF_ERROR(in.Finish("genesis"));

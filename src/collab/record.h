@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "agreed/fixed_point.h"
+#include "agreed/step.h"
 #include "base/id.h"
 #include "base/time.h"
 #include "collab/worker.h"
@@ -18,6 +20,7 @@ namespace loom::collab {
 
 inline constexpr std::size_t kMaxMembers = 1024;
 inline constexpr std::size_t kMaxTiles = 1U << 20;
+inline constexpr std::size_t kMaxTensors = 1U << 16;
 inline constexpr std::size_t kMaxRanges = 4096;
 inline constexpr std::size_t kMaxParts = 1U << 16;  ///< signatures of owners in one certificate
 inline constexpr std::size_t kMaxBodyBytes = 64U << 20;
@@ -30,10 +33,13 @@ struct Member {
   crypto::PublicKey key;
   PeerId id;        ///< crypto::PeerIdOf(key)
   Round since = 0;  ///< the record that listed it, without a break since
+  /// Smoothed over its contributions; 0 = not known yet. Only sizes and places work.
+  std::uint32_t tokens_per_second = 0;
   bool operator==(const Member&) const = default;
 };
 
-/// One worker's part in the reduce: a prefix of the ranges the parent record issued to it.
+/// One worker's part in the reduce: a prefix of the ranges the parent record issued to it. In exact
+/// mode always all of them, computed by any member; several workers may share a commitment.
 struct Contribution {
   WorkerIndex worker = 0;
   PeerId peer;
@@ -59,7 +65,6 @@ struct RangeFate {
 struct WorkerEntry {
   WorkerIndex worker = 0;
   PeerId host;
-  std::uint32_t tokens_per_second = 0;  ///< smoothed over its contributions; 0 = not known yet
   std::vector<Range> issued;
   bool operator==(const WorkerEntry&) const = default;
 };
@@ -81,8 +86,11 @@ struct Body {
   std::vector<Contribution>
       contributions;  ///< ascending by worker: the canonical order of the reduce
   std::vector<RangeFate> fates;
-  std::vector<Hash> tiles;        ///< hash of each encoded tile of the result
-  std::uint64_t tokens = 0;       ///< used by the run up to and with this round
+  std::vector<Hash> tiles;   ///< hash of each encoded tile of the result
+  std::uint64_t tokens = 0;  ///< used by the run up to and with this round
+  std::uint64_t steps = 0;   ///< records with contributions up to and with this one
+  /// Exact mode: of each tensor, over the units of the last step; empty before the first (R25).
+  std::vector<agreed::Exponent> exponents;
   std::uint64_t next_sample = 0;  ///< the data cursor
   std::vector<Range> returned;    ///< issued again before the cursor moves
   std::vector<WorkerEntry> workers;
@@ -147,8 +155,10 @@ struct Record {
   static Result<Record> Decode(ByteView bytes);
 };
 
-/// The longest work of its contributions; nullopt: nobody worked.
+/// The longest work of a contributor; nullopt: nobody worked.
 std::optional<Duration> SlowestWork(const Record& record);
+/// The clock of the step that a body takes. Requires: it has contributions.
+agreed::StepClock ClockOf(const Body& body);
 
 /// What the genesis record carries beside the first root and members.
 struct ObjectRef {
@@ -164,6 +174,7 @@ struct Genesis {
   std::vector<ObjectRef> train_shards;
   std::vector<ObjectRef> val_shards;
   Bytes dataset;             ///< manifest of the token shards, as `data` writes it
+  Hash probe;                ///< exact mode: train::ProbeKernels of the founder (R27); else zero
   std::int64_t created = 0;  ///< Unix seconds, for people
   std::string name;          ///< for people, at most 64 bytes
 

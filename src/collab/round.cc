@@ -22,10 +22,10 @@ RoundMachine::RoundMachine(const RoundEnv& env, const Record& parent, RoundStart
 }
 
 void RoundMachine::Start(Time now, Effects& out) {
-  for (const WorkerEntry& w : parent_.body.workers) {
-    if (w.host != env_.self) continue;
-    if (auto order = OrderOf(parent_.body, w.worker, *env_.config))
-      to_do_.push_back(std::move(*order));
+  if (exact()) {
+    StartExact(now);
+  } else {
+    for (WorkOrder& order : DealtTo(env_.self)) to_do_.push_back({{std::move(order)}, {}});
   }
   StartWork(out);
   ConsiderTakeover(now, out);
@@ -45,8 +45,12 @@ void RoundMachine::OnMessage(const PeerId& from, const Message& message, Time no
         } else if constexpr (std::is_same_v<T, Arrived>) {
           OnArrived(from, m, now, out);
         } else if constexpr (std::is_same_v<T, Cut>) {
-          if (IsMember(parent_.body.members, from) && working_ == m.worker)
+          if (IsMember(parent_.body.members, from) && working_ && working_->Has(m.worker) &&
+              !exact()) {
             out.push_back(CutWork{});
+          }
+        } else if constexpr (std::is_same_v<T, HostPlan>) {
+          OnHostPlan(from, m, now, out);
         } else if constexpr (std::is_same_v<T, FixSet>) {
           OnFixSet(from, m, now, out);
         } else if constexpr (std::is_same_v<T, Reduced>) {
@@ -79,9 +83,9 @@ void RoundMachine::OnMessage(const PeerId& from, const Message& message, Time no
 
 bool RoundMachine::OnComputed(std::uint64_t job, JobResult result, Time now, Effects& out) {
   if (const auto work = work_jobs_.find(job); work != work_jobs_.end()) {
-    const WorkerIndex worker = work->second;
+    const Task task = std::move(work->second);
     work_jobs_.erase(work);
-    OnWorkDone(worker, std::move(std::get<WorkResult>(result)), now, out);
+    OnWorkDone(task, std::move(std::get<WorkResult>(result)), now, out);
     return true;
   }
   if (const auto part = part_jobs_.find(job); part != part_jobs_.end()) {
@@ -205,11 +209,11 @@ std::optional<Slice> RoundMachine::FindTile(const Hash& hash) const {
 
 std::vector<std::pair<WorkerIndex, bool>> RoundMachine::Settlement(const Body& body) const {
   std::vector<std::pair<WorkerIndex, bool>> out;
-  for (const auto& [worker, own] : own_) {
+  for (const auto& [commitment, own] : own_) {
     if (own.encoded == nullptr) continue;
-    out.emplace_back(worker,
-                     std::any_of(body.contributions.begin(), body.contributions.end(),
-                                 [&](const Contribution& c) { return c.commitment == own.id; }));
+    const bool used = std::ranges::any_of(
+        body.contributions, [&](const Contribution& c) { return c.commitment == commitment; });
+    for (const WorkShare& share : own.commitment.shares) out.emplace_back(share.worker, used);
   }
   return out;
 }
@@ -236,7 +240,7 @@ double RoundMachine::loss() const {
   std::uint64_t tokens = 0;
   for (const Commitment& c : fix_->set) {
     sum += c.loss_sum;
-    tokens += c.tokens;
+    tokens += c.tokens();
   }
   return tokens == 0 ? 0 : sum / static_cast<double>(tokens);
 }

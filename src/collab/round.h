@@ -9,6 +9,9 @@
 //   Reduce     owners combine in canonical order, encode once, send the same bytes to all
 //   Vote       each member computes the root itself, makes the bytes durable, votes
 //
+// In exact mode the set is fixed when the units of all workers are in it, and units whose host is
+// lost are computed elsewhere in the same round (round_exact.cc).
+//
 // Contributions do not belong to a term or an attempt: a takeover and a moved owner cost no work.
 // What an owner reduced does: its bytes carry (term, attempt), and two attempts never mix.
 #pragma once
@@ -114,10 +117,15 @@ class RoundMachine {
   float learning_rate() const { return learning_rate_; }
 
  private:
+  /// One job of the compute thread: an order, in exact mode all orders whose units are summed.
+  struct Task {
+    std::vector<WorkOrder> orders;
+    Hash bounds;  ///< exact mode: BoundsId
+    bool Has(WorkerIndex worker) const;
+  };
   struct Own {
     Commitment commitment;
-    Hash id;
-    Blob encoded;  ///< null when the work failed: nothing to contribute
+    Blob encoded;  ///< null: nothing to contribute
   };
   struct PartStore {
     std::vector<Slice> tiles;  ///< one a tile of the grid; an empty blob is missing
@@ -132,7 +140,9 @@ class RoundMachine {
     std::size_t missing = 0;
     std::vector<PartSignature> parts;  ///< the owners' words for what is here
     Blob whole;                        ///< once nothing is missing
+    bool asked = false;                ///< the next state is being computed
     std::optional<NextState> next;     ///< once computed
+    std::vector<Exponent> exponents;   ///< exact mode: over the set
   };
   struct Check {
     Hash hash;
@@ -158,22 +168,55 @@ class RoundMachine {
     std::optional<Time> first_commitment;
     bool waited = false;  ///< the time for work passed once
   };
+  /// Exact mode: where the step's units are computed, and under which bounds.
+  struct Exact {
+    HostPlan plan;  ///< number 0: as the record dealt them
+    Bounds bounds;
+    Hash bounds_id;
+    std::map<Hash, Commitment> first;  ///< of level 0, once a unit has broken its bounds
+    bool raised = false;
+    std::map<WorkerIndex, std::set<PeerId>> unwilling;   ///< will or can not
+    std::map<WorkerIndex, std::set<PeerId>> late;        ///< let their time pass
+    std::map<WorkerIndex, std::set<PeerId>> not_finite;  ///< found a unit that is not finite
+    std::map<WorkerIndex, Time> given;                   ///< since when its host has it
+  };
 
   // round_work.cc: own work, commitments, parts
   void StartWork(Effects& out);
-  void OnWorkDone(WorkerIndex worker, WorkResult result, Time now, Effects& out);
+  void OnWorkDone(const Task& task, WorkResult result, Time now, Effects& out);
   void Resign(WorkerIndex worker, const std::string& why, Effects& out);
   void OnCommitment(const Commitment& c, Time now, Effects& out);
+  bool Believable(const Commitment& c) const;
+  void KeepCommitment(const Commitment& c, Time now, Effects& out);
   void Scatter(const Own& own, Effects& out);
-  /// The run in pieces of about bulk_bytes.
-  std::vector<TileRun> Pieces(TileRun run) const;
+  /// The run in pieces of about bulk_bytes, of values `width` times as wide as the layout's.
+  std::vector<TileRun> Pieces(TileRun run, std::uint64_t width) const;
   void SendParts(const PeerId& to, const Own& own, TileRun run, Effects& out) const;
   void OnPart(const PeerId& from, const Part& part, Effects& out);
   void OnPartChecked(const Hash& commitment, TileRun run, const Blob& tiles, const Status& status,
                      Time now, Effects& out);
   void ReportArrivals(Time now, Effects& out);
   bool CompleteIn(const PartStore& store, TileRun run) const;
-  std::optional<WorkerIndex> WorkerOf(const Hash& commitment) const;
+  /// The commitment of a worker, outside of exact mode.
+  const Commitment* CommitmentOf(WorkerIndex worker) const;
+  std::uint64_t UnitsOf(const Commitment& c) const;  ///< exact mode; else 1
+  std::uint64_t WidthOf(const Commitment& c) const { return UnitsOf(c) > 1 ? kWide : 1; }
+
+  // round_exact.cc: exact mode
+  bool exact() const { return env_.config->exact; }
+  void StartExact(Time now);
+  std::vector<WorkOrder> DealtTo(const PeerId& host) const;
+  void QueueUnits();
+  void OnHostPlan(const PeerId& from, const HostPlan& plan, Time now, Effects& out);
+  void ConsiderRaise(Time now, Effects& out);
+  bool BelievableUnits(const Commitment& c) const;
+  void ConsiderFixExact(Time now, Effects& out);
+  std::vector<const Commitment*> Cover() const;
+  bool CoversStep(const std::vector<Commitment>& set) const;
+  bool ConsiderSkip(Time now, Effects& out);
+  bool Await(std::size_t i, Time now);
+  std::optional<PeerId> FindHost(WorkerIndex worker) const;
+  void SendHostPlan(Time now, Effects& out);
 
   // round_reduce.cc: plan, set, reduce, gather
   void OnPlan(const PeerId& from, const Plan& plan, Time now, Effects& out);
@@ -183,6 +226,7 @@ class RoundMachine {
   void OnReduced(const PeerId& from, const Reduced& reduced, Time now, Effects& out);
   std::vector<Hash> HashesOf(TileRun run, ByteView tiles) const;
   void PutReduced(TileRun run, ByteView tiles, Time now, Effects& out);
+  void ComputeNext(Effects& out);
   void OnMissing(const PeerId& from, const Missing& missing, Time now, Effects& out);
   void SayMissing(Effects& out);
   const OwnedRun* RunOf(const PeerId& owner) const;
@@ -192,6 +236,8 @@ class RoundMachine {
   void OnArrived(const PeerId& from, const Arrived& arrived, Time now, Effects& out);
   void ConsiderFix(Time now, Effects& out);
   void Fix(Time now, Effects& out);
+  void FixTo(FixSet fix, Time now, Effects& out);
+  bool WorthARecord(Time now) const;
   void ConsiderPropose(Effects& out);
   void LeadTick(Time now, Effects& out);
   bool FullyArrived(const Hash& commitment) const;
@@ -219,12 +265,11 @@ class RoundMachine {
   Agreement agreement_;
   std::optional<Record> decided_;
 
-  std::map<WorkerIndex, Own> own_;
-  std::vector<WorkOrder> to_do_;
-  std::optional<WorkerIndex> working_;
-  std::map<WorkerIndex, Commitment> commitments_;
-  std::map<Hash, WorkerIndex> commitment_ids_;
-  std::set<WorkerIndex> conflicted_;  ///< two commitments of one worker: both are out (R18)
+  std::map<Hash, Own> own_;  ///< by the id of the commitment
+  std::vector<Task> to_do_;
+  std::optional<Task> working_;
+  std::map<Hash, Commitment> commitments_;  ///< by id
+  std::set<WorkerIndex> conflicted_;        ///< two commitments of one worker: both are out (R18)
   std::set<WorkerIndex> resigned_;
   std::map<Hash, PartStore> parts_;
   std::vector<std::pair<PeerId, Part>> early_parts_;  ///< before their commitment
@@ -248,11 +293,12 @@ class RoundMachine {
   std::set<Hash> durable_;  ///< checked bodies whose bytes are on disk
   std::optional<Check> check_;
   std::optional<Lead> lead_;
+  Exact exact_;
   std::vector<Joiner> joiners_;
   std::set<PeerId> leaving_;
   std::set<PeerId> unfit_;
 
-  std::map<std::uint64_t, WorkerIndex> work_jobs_;
+  std::map<std::uint64_t, Task> work_jobs_;
   struct PartJob {
     Hash commitment;
     TileRun run;

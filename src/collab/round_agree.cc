@@ -77,6 +77,11 @@ void RoundMachine::AdvanceCheck(Time now, Effects& out) {
     return;
   }
   if (gather_ && gather_->next && gather_->next->tiles == body.tiles) {
+    if (exact() && gather_->exponents != body.exponents) {
+      out.push_back(Tell{{Event::Kind::kProblem, id().round, env_.self,
+                          "the leader's body has other exponents than the units of the step"}});
+      return;
+    }
     if (gather_->next->root != body.root) {
       out.push_back(Tell{{Event::Kind::kProblem, id().round, env_.self,
                           fmt::format("computed root {}, the leader's body says {}",
@@ -146,7 +151,7 @@ void RoundMachine::OnObject(const swarm::ObjectData& data, Time now, Effects& ou
     check_->whole = MakeBlob(std::move(check_->fetching));
     check_->job = env_.ids->Take();
     next_jobs_.emplace(check_->job, check_->whole);
-    out.push_back(Compute{check_->job, NextJob{check_->whole}});
+    out.push_back(Compute{check_->job, NextJob{check_->whole, ClockOf(check_->body)}});
   } else if (any) {
     check_->asked = now - env_.timing.quiet;
   }

@@ -71,59 +71,67 @@ void RoundMachine::ConsiderFix(Time now, Effects& out) {
       plan_->term != lead_->term || plan_->attempt != lead_->attempt) {
     return;
   }
+  if (!commitments_.empty() && !lead_->first_commitment) lead_->first_commitment = now;
+  if (exact()) {
+    ConsiderFixExact(now, out);
+    return;
+  }
   bool waiting = false;
   bool any = false;
   for (const WorkerEntry& w : parent_.body.workers) {
     if (w.issued.empty()) continue;
-    const auto c = commitments_.find(w.worker);
-    const bool known = c != commitments_.end() && !conflicted_.contains(w.worker);
-    if (known && FullyArrived(c->second.Id())) {
+    const Commitment* c = conflicted_.contains(w.worker) ? nullptr : CommitmentOf(w.worker);
+    if (c != nullptr && FullyArrived(c->Id())) {
       any = true;
       continue;
     }
-    if (conflicted_.contains(w.worker) || (known && !WhyBad(c->second.Id()).empty()) ||
+    if (conflicted_.contains(w.worker) || (c != nullptr && !WhyBad(c->Id()).empty()) ||
         resigned_.contains(w.worker)) {
       continue;
     }
     // A host that is silent or has committed to nothing is waited for until one deadline passed.
     const bool here =
-        (w.host == env_.self || env_.presence->Present(w.host)) && (known || !lead_->waited);
+        (w.host == env_.self || env_.presence->Present(w.host)) && (c != nullptr || !lead_->waited);
     const bool silent =
         env_.presence->connected.contains(w.host) && lead_->term == 0 && !lead_->waited;
     waiting = waiting || ((here || silent) && !unfit_.contains(w.host));
   }
-  if (!commitments_.empty() && !lead_->first_commitment) lead_->first_commitment = now;
-  // A round without work is worth a record when it changes who is listed. Otherwise it only lets
-  // everybody try again, and that is not urgent: peers that may not work must not race through it.
+  if (!waiting && (any || WorthARecord(now))) Fix(now, out);
+}
+
+// A round without work is worth a record when it changes who is listed. Otherwise it only lets
+// everybody try again, and that is not urgent: peers that may not work must not race through it.
+bool RoundMachine::WorthARecord(Time now) const {
   const auto& members = parent_.body.members;
-  const bool changes =
-      !joiners_.empty() || PresentMembers().size() < members.size() ||
-      std::any_of(
-          members.begin(), members.end(),
-          [&](const Member& m) { return leaving_.contains(m.id) || unfit_.contains(m.id); });
-  if (!waiting && !any && !changes && now - started_ < env_.timing.slack) return;
-  if (!waiting) Fix(now, out);
+  return !joiners_.empty() || PresentMembers().size() < members.size() ||
+         std::any_of(
+             members.begin(), members.end(),
+             [&](const Member& m) { return leaving_.contains(m.id) || unfit_.contains(m.id); }) ||
+         now - started_ >= env_.timing.slack;
 }
 
 void RoundMachine::Fix(Time now, Effects& out) {
   FixSet fix{id(), lead_->term, lead_->attempt, {}};
   for (const WorkerEntry& w : parent_.body.workers) {
     if (w.issued.empty()) continue;
-    const auto c = commitments_.find(w.worker);
-    const bool known = c != commitments_.end() && !conflicted_.contains(w.worker);
-    const std::string bad = known ? WhyBad(c->second.Id()) : std::string();
-    if (known && bad.empty() && FullyArrived(c->second.Id())) {
-      fix.set.push_back(c->second);
+    const Commitment* c = conflicted_.contains(w.worker) ? nullptr : CommitmentOf(w.worker);
+    const std::string bad = c != nullptr ? WhyBad(c->Id()) : std::string();
+    if (c != nullptr && bad.empty() && FullyArrived(c->Id())) {
+      fix.set.push_back(*c);
     } else {
       const char* why = conflicted_.contains(w.worker) ? "two different commitments"
                         : !bad.empty()                 ? bad.c_str()
                         : resigned_.contains(w.worker) ? "nothing to contribute"
-                        : known                        ? "its parts did not all arrive"
+                        : c != nullptr                 ? "its parts did not all arrive"
                                                        : "no word from its host";
       out.push_back(Tell{{Event::Kind::kExcluded, id().round, w.host,
                           fmt::format("worker {}: {}", w.worker, why)}});
     }
   }
+  FixTo(std::move(fix), now, out);
+}
+
+void RoundMachine::FixTo(FixSet fix, Time now, Effects& out) {
   lead_->phase = Lead::Phase::kReduce;
   lead_->since = now;
   Broadcast(fix, out);
@@ -137,15 +145,25 @@ void RoundMachine::ConsiderPropose(Effects& out) {
   }
   Choices choices;
   for (const Commitment& c : fix_->set) {
-    const auto entry = std::find_if(parent_.body.workers.begin(), parent_.body.workers.end(),
-                                    [&](const WorkerEntry& w) { return w.worker == c.worker; });
-    choices.contributions.push_back({c.worker, c.peer, c.samples, c.tokens, c.millis,
-                                     *Prefix(entry->issued, c.samples), c.Id()});
+    const auto shares = static_cast<std::uint32_t>(c.shares.size());
+    for (std::uint32_t k = 0; k < shares; ++k) {
+      const WorkShare& share = c.shares[k];
+      const auto entry =
+          std::ranges::find(parent_.body.workers, share.worker, &WorkerEntry::worker);
+      const std::uint32_t millis = c.millis / shares + (k < c.millis % shares ? 1 : 0);
+      choices.contributions.push_back({share.worker, c.peer, share.samples, share.tokens, millis,
+                                       *Prefix(entry->issued, share.samples), c.Id()});
+    }
   }
-  for (const auto& [commitment, worker] : commitment_ids_) {
-    if (!WhyBad(commitment).empty()) choices.spoiled.push_back(worker);
+  std::ranges::sort(choices.contributions, {}, &Contribution::worker);
+  if (fix_->skip) {
+    for (const WorkerEntry& w : parent_.body.workers) choices.spoiled.push_back(w.worker);
+  }
+  for (const auto& [commitment, c] : commitments_) {
+    if (!exact() && !WhyBad(commitment).empty()) choices.spoiled.push_back(c.worker());
   }
   std::sort(choices.spoiled.begin(), choices.spoiled.end());
+  choices.exponents = gather_->exponents;
   for (const Member& m : parent_.body.members) {
     const bool here = m.id == env_.self || env_.presence->Present(m.id);
     if (here && !leaving_.contains(m.id) && !unfit_.contains(m.id)) choices.stay.push_back(m.id);
@@ -173,10 +191,11 @@ void RoundMachine::LeadTick(Time now, Effects& out) {
   };
   const Duration work = std::max(start_.predicted_work, work_time_);
   if (lead_->phase == Lead::Phase::kCollect) {
-    if (lead_->first_commitment && now - *lead_->first_commitment > work / 2 + 1s) {
+    if (!exact() && lead_->first_commitment && now - *lead_->first_commitment > work / 2 + 1s) {
       for (const WorkerEntry& w : parent_.body.workers) {
-        if (w.issued.empty() || commitments_.contains(w.worker) || resigned_.contains(w.worker))
+        if (w.issued.empty() || CommitmentOf(w.worker) != nullptr || resigned_.contains(w.worker)) {
           continue;
+        }
         if (!lead_->cut.insert(w.worker).second) continue;
         const Cut cut{id(), w.worker};
         if (w.host == env_.self) {
@@ -196,13 +215,16 @@ void RoundMachine::LeadTick(Time now, Effects& out) {
       lead_->waited = true;
       for (const OwnedRun& o :
            plan_->owners) {  // an owner that reported nothing owns nothing next time
-        if (o.owner != env_.self && !commitment_ids_.empty() && !lead_->arrived.contains(o.owner)) {
+        if (o.owner != env_.self && !commitments_.empty() && !lead_->arrived.contains(o.owner)) {
           lead_->slow.insert(o.owner);
         }
       }
-      const bool any = std::any_of(commitment_ids_.begin(), commitment_ids_.end(),
+      const bool any = std::any_of(commitments_.begin(), commitments_.end(),
                                    [&](const auto& c) { return FullyArrived(c.first); });
-      if (any || commitment_ids_.empty() || lead_->attempt > 3) {
+      if (exact()) {
+        if (any || commitments_.empty()) return;  // what lacks is computed elsewhere
+        StartAttempt(lead_->term, now, out);
+      } else if (any || commitments_.empty() || lead_->attempt > 3) {
         Fix(now, out);
       } else {
         StartAttempt(lead_->term, now, out);
@@ -231,7 +253,7 @@ Duration RoundMachine::TermDeadline() const {
   };
   const Duration exchange = allowed(start_.predicted_exchange);
   if (fix_) return exchange + exchange;
-  const bool working = commitments_.empty();
+  const bool working = commitments_.empty() || exact();
   return (working ? allowed(std::max(start_.predicted_work, work_time_)) : work_time_ / 2 + 1s) +
          exchange + exchange;
 }

@@ -47,7 +47,7 @@ void RoundMachine::OnPlan(const PeerId& from, const Plan& plan, Time now, Effect
   }
   gather_->term = plan.term;
   gather_->attempt = plan.attempt;
-  for (const auto& [worker, own] : own_) Scatter(own, out);
+  for (const auto& [commitment, own] : own_) Scatter(own, out);
   ReportArrivals(now, out);
 }
 
@@ -58,14 +58,18 @@ void RoundMachine::OnFixSet(const PeerId& from, const FixSet& fix, Time now, Eff
     return;
   }
   WorkerIndex last = 0;
+  std::vector<Exponent> exponents;
   for (const Commitment& c : fix.set) {
-    if (&c != &fix.set.front() && c.worker <= last) return;  // canonical order
-    last = c.worker;
+    if (c.shares.empty() || c.tiles.empty()) return;
+    if (&c != &fix.set.front() && c.worker() <= last) return;  // canonical order
+    last = c.worker();
     OnCommitment(c, now, out);
-    const auto held = commitments_.find(c.worker);
-    if (held == commitments_.end() || held->second.Id() != c.Id()) return;
+    if (!commitments_.contains(c.Id())) return;
+    Widen(exponents, c.exponents);
   }
+  if (exact() && !fix.set.empty() && !CoversStep(fix.set)) return;
   fix_ = fix;
+  gather_->exponents = std::move(exponents);
   term_since_ = now;
   Progress(now);
   if (working_) out.push_back(CutWork{});  // this round no longer needs it
@@ -80,6 +84,7 @@ void RoundMachine::OnFixSet(const PeerId& from, const FixSet& fix, Time now, Eff
     AdvanceCheck(now, out);
     return;
   }
+  ComputeNext(out);
   TryReduce(out);
 }
 
@@ -93,19 +98,20 @@ void RoundMachine::TryReduce(Effects& out) {
     const PartStore& store = parts_.at(c.Id());
     if (!CompleteIn(store, mine->run)) return;
     stores.push_back(&store);
-    tokens.push_back(c.tokens);
+    tokens.push_back(c.tokens());
   }
   reduce_started_ = true;
   const std::vector<float> weights = agreed::TokenWeights(tokens);
-  for (const TileRun& piece : Pieces(mine->run)) {
-    ReduceJob job{plan_->term, plan_->attempt, piece, {}};
+  for (const TileRun& piece : Pieces(mine->run, 1)) {
+    ReduceJob job{piece, {}, exact_.bounds};
     for (std::size_t k = 0; k < stores.size(); ++k) {
       job.inputs.push_back({weights[k],
+                            UnitsOf(fix_->set[k]),
                             {stores[k]->tiles.begin() + piece.first,
                              stores[k]->tiles.begin() + piece.first + piece.count}});
     }
     const std::uint64_t number = env_.ids->Take();
-    reduce_jobs_.emplace(number, RunJob{job.term, job.attempt, job.run});
+    reduce_jobs_.emplace(number, RunJob{plan_->term, plan_->attempt, job.run});
     out.push_back(Compute{number, std::move(job)});
   }
 }
@@ -175,9 +181,18 @@ void RoundMachine::PutReduced(TileRun run, ByteView tiles, Time now, Effects& ou
   if (gather_->missing > 0) return;
   gather_->whole = MakeBlob(std::move(gather_->bytes));
   gather_->bytes.clear();
+  ComputeNext(out);
+}
+
+// Needs the bytes and, for the clock, the set; either may come first.
+void RoundMachine::ComputeNext(Effects& out) {
+  if (gather_->whole == nullptr || !fix_ || gather_->asked) return;
+  gather_->asked = true;
   const std::uint64_t job = env_.ids->Take();
   next_jobs_.emplace(job, gather_->whole);
-  out.push_back(Compute{job, NextJob{gather_->whole}});
+  agreed::StepClock clock{parent_.body.steps + 1, parent_.body.tokens};
+  for (const Commitment& c : fix_->set) clock.tokens += c.tokens();
+  out.push_back(Compute{job, NextJob{gather_->whole, clock}});
   out.push_back(Tell{{Event::Kind::kPhase, id().round, env_.self, "vote"}});
 }
 
@@ -188,16 +203,19 @@ void RoundMachine::SayMissing(Effects& out) {
   missing.term = plan_ ? plan_->term : term_;
   missing.attempt = plan_ ? plan_->attempt : 0;
   missing.fixed = fix_.has_value();
+  missing.bounds = exact_.bounds_id;
   for (const WorkerEntry& w : parent_.body.workers) {
-    if (!w.issued.empty() && !commitments_.contains(w.worker) && !resigned_.contains(w.worker)) {
+    const bool held = std::ranges::any_of(
+        commitments_, [&](const auto& known) { return known.second.Covers(w.worker); });
+    if (!w.issued.empty() && !held && !resigned_.contains(w.worker)) {
       missing.commitments.push_back(w.worker);
     }
   }
   if (plan_ != std::nullopt) {
     if (const OwnedRun* mine = RunOf(env_.self)) {
-      for (const auto& [commitment, worker] : commitment_ids_) {
+      for (const auto& [commitment, c] : commitments_) {
         const PartStore& store = parts_.at(commitment);
-        if (store.bad.empty() && !CompleteIn(store, mine->run)) {
+        if (store.bad.empty() && !c.tiles.empty() && !CompleteIn(store, mine->run)) {
           missing.parts.push_back({commitment, mine->run});
         }
       }
@@ -224,13 +242,18 @@ void RoundMachine::SayMissing(Effects& out) {
 void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time now, Effects& out) {
   if (!IsMember(parent_.body.members, from)) return;
   HeardTerm(missing.newest, now);
+  if (lead_ && exact_.plan.number > 0) SendTo(from, exact_.plan, out);
+  if (exact_.raised && missing.bounds != exact_.bounds_id) {
+    for (const auto& [commitment, c] : exact_.first) SendTo(from, c, out);
+  }
   for (const WorkerIndex worker : missing.commitments) {
-    const auto own = own_.find(worker);
-    if (own == own_.end()) continue;
-    SendTo(from, own->second.commitment, out);
-    // Who did not get the commitment did not get the parts after it either.
-    const OwnedRun* run = plan_ ? RunOf(from) : nullptr;
-    if (run != nullptr) SendParts(from, own->second, run->run, out);
+    for (const auto& [commitment, own] : own_) {
+      if (!own.commitment.Covers(worker)) continue;
+      SendTo(from, own.commitment, out);
+      // Who did not get the commitment did not get the parts after it either.
+      const OwnedRun* run = plan_ ? RunOf(from) : nullptr;
+      if (run != nullptr) SendParts(from, own, run->run, out);
+    }
   }
   if (lead_ && plan_ && plan_->term == lead_->term &&
       std::pair(missing.term, missing.attempt) < std::pair(plan_->term, plan_->attempt)) {
@@ -241,11 +264,10 @@ void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time no
       plan_ && missing.term == plan_->term && missing.attempt == plan_->attempt;
   if (lead_ && same_attempt && !missing.fixed && fix_) SendTo(from, *fix_, out);
   for (const Missing::Want& want : missing.parts) {
-    for (const auto& [worker, own] : own_) {
-      if (own.id == want.commitment &&
-          want.run.first + std::uint64_t{want.run.count} <= env_.layout->num_tiles()) {
-        SendParts(from, own, want.run, out);
-      }
+    const auto own = own_.find(want.commitment);
+    if (own != own_.end() &&
+        want.run.first + std::uint64_t{want.run.count} <= env_.layout->num_tiles()) {
+      SendParts(from, own->second, want.run, out);
     }
   }
   if (same_attempt) {

@@ -11,35 +11,54 @@ constexpr std::string_view kCommitmentDomain = "loom commitment";
 
 }  // namespace
 
+std::vector<WorkOrder> RoundMachine::DealtTo(const PeerId& host) const {
+  std::vector<WorkOrder> orders;
+  for (const WorkerEntry& w : parent_.body.workers) {
+    if (w.host != host) continue;
+    if (auto order = OrderOf(parent_.body, w.worker, *env_.config))
+      orders.push_back(std::move(*order));
+  }
+  return orders;
+}
+
+bool RoundMachine::Task::Has(WorkerIndex worker) const {
+  return std::ranges::any_of(orders, [&](const WorkOrder& o) { return o.worker == worker; });
+}
+
 void RoundMachine::StartWork(Effects& out) {
   if (working_ || decided_) return;
   while (!to_do_.empty()) {
-    const WorkOrder order = to_do_.front();
+    Task task = std::move(to_do_.front());
     to_do_.erase(to_do_.begin());
     if (!start_.may_work) {
-      Resign(order.worker, "its host restarted in this round, or pauses", out);
+      for (const WorkOrder& order : task.orders) {
+        Resign(order.worker, "its host restarted in this round, or pauses", out);
+      }
       continue;
     }
-    working_ = order.worker;
     const std::uint64_t job = env_.ids->Take();
-    work_jobs_.emplace(job, order.worker);
-    out.push_back(Compute{job, WorkJob{order}});
+    out.push_back(Compute{job, WorkJob{task.orders, exact_.bounds}});
+    work_jobs_.emplace(job, task);
+    working_ = std::move(task);
     out.push_back(Tell{{Event::Kind::kPhase, id().round, env_.self, "work"}});
     return;
   }
 }
 
-void RoundMachine::OnWorkDone(WorkerIndex worker, WorkResult result, Time now, Effects& out) {
+void RoundMachine::OnWorkDone(const Task& task, WorkResult result, Time now, Effects& out) {
   working_.reset();
   exchange_since_ = now;
-  if (decided_ || fix_) {  // too late for this set: the work is left out, its samples come back
+  // Too late for this set, or for these bounds: the work is left out, its samples come back.
+  if (decided_ || fix_ || task.bounds != exact_.bounds_id) {
     StartWork(out);
     return;
   }
   if (!result.work) {
     out.push_back(Tell{{Event::Kind::kProblem, id().round, env_.self,
                         fmt::format("own work left out: {}", result.work.error().ToString())}});
-    Resign(worker, result.work.error().message, out);
+    for (const WorkOrder& order : task.orders) {
+      Resign(order.worker, result.work.error().message, out);
+    }
     StartWork(out);
     return;
   }
@@ -47,33 +66,39 @@ void RoundMachine::OnWorkDone(WorkerIndex worker, WorkResult result, Time now, E
   work_time_ = std::max<Duration>(work_time_, std::chrono::milliseconds(result.millis));
   grad_norm_ = work.done.grad_norm;
   learning_rate_ = work.done.learning_rate;
-  Own own;
-  own.commitment.id = id();
-  own.commitment.worker = worker;
-  own.commitment.peer = env_.self;
-  own.commitment.samples = work.done.samples;
-  own.commitment.tokens = work.done.tokens;
-  own.commitment.millis = std::max<std::uint32_t>(1, result.millis);
-  own.commitment.loss_sum = work.done.loss_sum;
-  own.commitment.grad_norm = work.done.grad_norm;
-  own.commitment.tiles = std::move(work.hashes);
-  own.commitment.signature = env_.signer->Sign(kCommitmentDomain, own.commitment.Text());
-  own.id = own.commitment.Id();
-  own.encoded = std::move(work.encoded);
-  if (own.commitment.samples == 0) {
-    Resign(worker, "it was cut before its first step", out);
+  if (work.done.samples == 0) {
+    for (const WorkOrder& order : task.orders) {
+      Resign(order.worker, "it was cut before its first step", out);
+    }
     StartWork(out);
     return;
   }
-  PartStore& store = parts_[own.id];
-  store.tiles.resize(env_.layout->num_tiles());
-  for (std::size_t i = 0; i < store.tiles.size(); ++i) {
-    store.tiles[i] = {own.encoded, env_.layout->Offset(i), env_.layout->Size(i)};
+  Own own;
+  own.commitment.id = id();
+  own.commitment.peer = env_.self;
+  own.commitment.shares = std::move(work.shares);
+  own.commitment.millis = std::max<std::uint32_t>(1, result.millis);
+  own.commitment.loss_sum = work.done.loss_sum;
+  own.commitment.grad_norm = work.done.grad_norm;
+  own.commitment.bounds = task.bounds;
+  own.commitment.exponents = std::move(work.exponents);
+  own.commitment.not_finite = std::move(work.not_finite);
+  own.commitment.tiles = std::move(work.hashes);
+  own.commitment.signature = env_.signer->Sign(kCommitmentDomain, own.commitment.Text());
+  own.encoded = std::move(work.encoded);
+  const Hash commitment = own.commitment.Id();
+  if (own.encoded != nullptr) {
+    const std::uint64_t width = WidthOf(own.commitment);
+    PartStore& store = parts_[commitment];
+    store.tiles.resize(env_.layout->num_tiles());
+    for (std::size_t i = 0; i < store.tiles.size(); ++i) {
+      store.tiles[i] = {own.encoded, width * env_.layout->Offset(i), width * env_.layout->Size(i)};
+    }
   }
   Broadcast(own.commitment, out);
-  const Own& kept = own_.emplace(worker, std::move(own)).first->second;
+  const Own& kept = own_.emplace(commitment, std::move(own)).first->second;
   OnCommitment(kept.commitment, now, out);
-  Scatter(kept, out);
+  if (own_.contains(commitment)) Scatter(kept, out);
   StartWork(out);
 }
 
@@ -81,52 +106,90 @@ void RoundMachine::OnWorkDone(WorkerIndex worker, WorkResult result, Time now, E
 void RoundMachine::Resign(WorkerIndex worker, const std::string& why, Effects& out) {
   Own own;
   own.commitment.id = id();
-  own.commitment.worker = worker;
   own.commitment.peer = env_.self;
+  own.commitment.shares.push_back({worker, 0, 0});
+  own.commitment.bounds = exact_.bounds_id;
   own.commitment.signature = env_.signer->Sign(kCommitmentDomain, own.commitment.Text());
-  own.id = own.commitment.Id();
   Broadcast(own.commitment, out);
   out.push_back(Tell{{Event::Kind::kExcluded, id().round, env_.self, why}});
   const Commitment copy = own.commitment;
-  own_.emplace(worker, std::move(own));
+  own_.emplace(copy.Id(), std::move(own));
   OnCommitment(copy, last_progress_, out);
 }
 
-void RoundMachine::OnCommitment(const Commitment& c, Time now, Effects& out) {
-  const auto entry = std::find_if(parent_.body.workers.begin(), parent_.body.workers.end(),
-                                  [&](const WorkerEntry& w) { return w.worker == c.worker; });
-  if (entry == parent_.body.workers.end() || entry->host != c.peer || entry->issued.empty()) return;
+std::uint64_t RoundMachine::UnitsOf(const Commitment& c) const {
+  return exact() ? c.shares.size() * env_.config->accumulation : 1;
+}
+
+const Commitment* RoundMachine::CommitmentOf(WorkerIndex worker) const {
+  const auto it = std::ranges::find_if(
+      commitments_, [&](const auto& known) { return known.second.worker() == worker; });
+  return it == commitments_.end() ? nullptr : &it->second;
+}
+
+// What only its author can have said, about work that was issued.
+bool RoundMachine::Believable(const Commitment& c) const {
   const Member* member = FindMember(parent_.body.members, c.peer);
-  if (member == nullptr ||
-      !env_.signer->Verify(member->key, kCommitmentDomain, c.Text(), c.signature)) {
-    return;
+  if (member == nullptr || c.shares.empty()) return false;
+  const bool resigns = c.samples() == 0;
+  for (std::size_t i = 0; i < c.shares.size(); ++i) {
+    const WorkShare& share = c.shares[i];
+    if (i > 0 && share.worker <= c.shares[i - 1].worker) return false;
+    const auto entry = std::ranges::find(parent_.body.workers, share.worker, &WorkerEntry::worker);
+    if (entry == parent_.body.workers.end() || entry->issued.empty()) return false;
+    if (!exact() && entry->host != c.peer) return false;
+    if (!resigns && (!Prefix(entry->issued, share.samples) || share.tokens == 0 ||
+                     share.tokens > share.samples * env_.config->context)) {
+      return false;
+    }
   }
-  if (c.samples == 0) {
-    resigned_.insert(c.worker);
+  if (resigns ? c.shares.size() != 1 || !c.tiles.empty() : c.millis == 0) return false;
+  if (!c.tiles.empty() && c.tiles.size() != env_.layout->num_tiles()) return false;
+  if (!exact() && (c.shares.size() != 1 || !c.bounds.IsZero() || c.tiles.empty() != resigns ||
+                   !c.exponents.empty() || !c.not_finite.empty())) {
+    return false;
+  }
+  if (exact() && !resigns && !BelievableUnits(c)) return false;
+  return env_.signer->Verify(member->key, kCommitmentDomain, c.Text(), c.signature);
+}
+
+void RoundMachine::OnCommitment(const Commitment& c, Time now, Effects& out) {
+  if (c.bounds != exact_.bounds_id || !Believable(c)) return;
+  if (c.samples() == 0) {
+    if (exact()) exact_.unwilling[c.worker()].insert(c.peer);
+    resigned_.insert(c.worker());
     ConsiderFix(now, out);
     return;
   }
-  if (c.tiles.size() != env_.layout->num_tiles() || !Prefix(entry->issued, c.samples) ||
-      c.tokens == 0 || c.tokens > c.samples * env_.config->context || c.millis == 0) {
-    return;
-  }
-  const Hash commitment_id = c.Id();
-  const auto held = commitments_.find(c.worker);
-  if (held != commitments_.end()) {
-    if (held->second.Id() != commitment_id && conflicted_.insert(c.worker).second) {
-      out.push_back(Tell{{Event::Kind::kExcluded, id().round, c.peer,
-                          fmt::format("worker {} committed to two different results", c.worker)}});
+  const Hash id = c.Id();
+  if (commitments_.contains(id)) return;
+  if (exact()) {
+    const std::size_t most = 4 * (parent_.body.workers.size() + 1);
+    const auto by_peer = std::ranges::count_if(
+        commitments_, [&](const auto& known) { return known.second.peer == c.peer; });
+    if (static_cast<std::size_t>(by_peer) >= most) return;
+    for (const WorkerIndex w : c.not_finite) exact_.not_finite[w].insert(c.peer);
+  } else if (CommitmentOf(c.worker()) != nullptr) {
+    if (conflicted_.insert(c.worker()).second) {
+      out.push_back(
+          Tell{{Event::Kind::kExcluded, this->id().round, c.peer,
+                fmt::format("worker {} committed to two different results", c.worker())}});
     }
     return;
   }
-  commitments_.emplace(c.worker, c);
-  commitment_ids_.emplace(commitment_id, c.worker);
-  parts_[commitment_id].tiles.resize(env_.layout->num_tiles());
+  KeepCommitment(c, now, out);
+}
+
+void RoundMachine::KeepCommitment(const Commitment& c, Time now, Effects& out) {
+  const Hash id = c.Id();
+  commitments_.emplace(id, c);
+  parts_[id].tiles.resize(env_.layout->num_tiles());
   Progress(now);
   std::vector<std::pair<PeerId, Part>> early;
   early.swap(early_parts_);
   early_bytes_ = 0;
   for (auto& [from, part] : early) OnPart(from, part, out);
+  if (exact()) ConsiderRaise(now, out);
   ReportArrivals(now, out);
 }
 
@@ -139,22 +202,24 @@ void RoundMachine::Scatter(const Own& own, Effects& out) {
 
 void RoundMachine::SendParts(const PeerId& to, const Own& own, TileRun run, Effects& out) const {
   if (own.encoded == nullptr) return;
-  for (const TileRun& piece : Pieces(run)) {
-    const std::uint64_t begin = env_.layout->Offset(piece.first);
-    const std::uint64_t end = env_.layout->Offset(piece.first + piece.count);
-    Part part{id(), own.id, piece, {}};
+  const std::uint64_t width = WidthOf(own.commitment);
+  const Hash commitment = own.commitment.Id();
+  for (const TileRun& piece : Pieces(run, width)) {
+    const std::uint64_t begin = width * env_.layout->Offset(piece.first);
+    const std::uint64_t end = width * env_.layout->Offset(piece.first + piece.count);
+    Part part{id(), commitment, piece, {}};
     part.tiles = ToBytes(ByteView(*own.encoded).subspan(begin, end - begin));
     SendTo(to, std::move(part), out);
   }
 }
 
-std::vector<TileRun> RoundMachine::Pieces(TileRun run) const {
+std::vector<TileRun> RoundMachine::Pieces(TileRun run, std::uint64_t width) const {
   std::vector<TileRun> pieces;
   const std::uint32_t end = run.first + run.count;
   for (std::uint32_t first = run.first; first < end;) {
     std::uint32_t next = first + 1;
-    while (next < end &&
-           env_.layout->Offset(next + 1) - env_.layout->Offset(first) <= env_.bulk_bytes) {
+    while (next < end && width * (env_.layout->Offset(next + 1) - env_.layout->Offset(first)) <=
+                             env_.bulk_bytes) {
       ++next;
     }
     pieces.push_back({first, next - first});
@@ -165,20 +230,21 @@ std::vector<TileRun> RoundMachine::Pieces(TileRun run) const {
 
 void RoundMachine::OnPart(const PeerId& from, const Part& part, Effects& out) {
   const std::uint64_t tiles = env_.layout->num_tiles();
-  if (part.run.count == 0 || part.run.first >= tiles || part.run.count > tiles - part.run.first ||
-      part.tiles.size() != env_.layout->Offset(part.run.first + part.run.count) -
-                               env_.layout->Offset(part.run.first)) {
+  if (part.run.count == 0 || part.run.first >= tiles || part.run.count > tiles - part.run.first)
     return;
-  }
-  const auto worker = WorkerOf(part.commitment);
-  if (!worker) {
-    if (early_bytes_ + part.tiles.size() <= 2 * env_.layout->total() + kMaxPartBytes) {
+  const std::uint64_t size =
+      env_.layout->Offset(part.run.first + part.run.count) - env_.layout->Offset(part.run.first);
+  const auto known = commitments_.find(part.commitment);
+  if (known == commitments_.end()) {
+    if (part.tiles.size() <= kWide * size &&
+        early_bytes_ + part.tiles.size() <= 2 * env_.layout->total() + kMaxPartBytes) {
       early_bytes_ += part.tiles.size();
       early_parts_.emplace_back(from, part);
     }
     return;
   }
-  const Commitment& c = commitments_.at(*worker);
+  const Commitment& c = known->second;
+  if (c.tiles.empty() || part.tiles.size() != WidthOf(c) * size) return;
   PartStore& store = parts_[part.commitment];
   const std::uint32_t first = part.run.first;
   const bool news =
@@ -188,23 +254,31 @@ void RoundMachine::OnPart(const PeerId& from, const Part& part, Effects& out) {
   const Blob blob = MakeBlob(part.tiles);
   const std::uint64_t job = env_.ids->Take();
   part_jobs_.emplace(job, PartJob{part.commitment, part.run, blob});
-  out.push_back(Compute{
-      job, CheckPartJob{part.commitment,
-                        part.run,
-                        blob,
-                        {c.tiles.begin() + first, c.tiles.begin() + first + part.run.count}}});
+  TileClaim claim;
+  claim.first = first;
+  claim.hashes.assign(c.tiles.begin() + first, c.tiles.begin() + first + part.run.count);
+  if (exact()) {
+    claim.units = UnitsOf(c);
+    claim.exponents = c.exponents;
+    claim.bounds = exact_.bounds;
+  }
+  out.push_back(Compute{job, CheckPartJob{std::move(claim), blob}});
 }
 
 void RoundMachine::OnPartChecked(const Hash& commitment, TileRun run, const Blob& tiles,
                                  const Status& status, Time now, Effects& out) {
+  const auto known = commitments_.find(commitment);
+  if (known == commitments_.end()) return;  // of bounds that were given up
   PartStore& store = parts_[commitment];
   store.checking.erase(run.first);
   if (!status) {
     store.bad = status.error().message;
   } else {
+    const std::uint64_t width = WidthOf(known->second);
     const std::uint64_t begin = env_.layout->Offset(run.first);
     for (std::uint32_t i = run.first; i < run.first + run.count; ++i) {
-      store.tiles[i] = {tiles, env_.layout->Offset(i) - begin, env_.layout->Size(i)};
+      store.tiles[i] = {tiles, width * (env_.layout->Offset(i) - begin),
+                        width * env_.layout->Size(i)};
     }
   }
   Progress(now);
@@ -220,9 +294,9 @@ bool RoundMachine::CompleteIn(const PartStore& store, TileRun run) const {
 void RoundMachine::ReportArrivals(Time now, Effects& out) {
   const OwnedRun* mine = plan_ ? RunOf(env_.self) : nullptr;
   if (mine != nullptr) {
-    for (const auto& [commitment, worker] : commitment_ids_) {
+    for (const auto& [commitment, c] : commitments_) {
       const PartStore& store = parts_.at(commitment);
-      if (reported_.contains(commitment)) continue;
+      if (reported_.contains(commitment) || c.tiles.empty()) continue;
       if (store.bad.empty() && !CompleteIn(store, mine->run)) continue;
       reported_.insert(commitment);
       const Arrived arrived{id(),       plan_->term,       plan_->attempt,
@@ -236,12 +310,6 @@ void RoundMachine::ReportArrivals(Time now, Effects& out) {
     }
   }
   ConsiderFix(now, out);
-}
-
-std::optional<WorkerIndex> RoundMachine::WorkerOf(const Hash& commitment) const {
-  const auto it = commitment_ids_.find(commitment);
-  if (it == commitment_ids_.end()) return std::nullopt;
-  return it->second;
 }
 
 }  // namespace loom::collab

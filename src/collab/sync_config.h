@@ -5,9 +5,15 @@
 #include <cstdint>
 #include <string>
 
-#include "agreed/outer.h"
+#include "agreed/step.h"
 
 namespace loom::collab {
+
+/// What a round is (rule R16, methods 2.1 and 2.3).
+enum class Method : std::uint8_t {
+  kDiloco,     ///< H inner steps on each worker, then an outer step on the mean pseudo-gradient
+  kAllReduce,  ///< one gradient of each worker, then an optimizer step on the mean
+};
 
 /// How many equal votes make a record (rules R8, R10).
 enum class QuorumRule : std::uint8_t {
@@ -25,14 +31,20 @@ enum class InnerStateRule : std::uint8_t {
 using agreed::OuterKind;
 
 struct SyncConfig {
-  std::string method = "diloco";
-  std::uint32_t inner_steps = 30;  ///< H: inner steps of a full-speed worker in a round
+  Method method = Method::kDiloco;
+  /// Exact mode (R24-R27): the weights are those of the one-process run, whoever comes and goes.
+  /// Requires kAllReduce, codec fp32 and a fixed number of workers.
+  bool exact = false;
+  std::uint32_t inner_steps = 30;  ///< H: inner steps of a full-speed worker in a round; 1 in
+                                   ///< kAllReduce
   std::uint32_t batch = 4;         ///< samples of one inner step of one worker
+  std::uint32_t accumulation = 1;  ///< units of one worker in one step (R24); divides batch
   std::uint32_t context = 64;      ///< T: tokens of a sample
   OuterKind outer = OuterKind::kNesterov;
-  float outer_lr = 1.0F;        ///< η
-  float outer_momentum = 0.5F;  ///< μ
-  std::string codec = "int8";   ///< fp32 | bf16 | int8
+  float outer_lr = 1.0F;              ///< η
+  float outer_momentum = 0.5F;        ///< μ
+  agreed::OptimizerConfig optimizer;  ///< of kAllReduce: steps after the reduce
+  std::string codec = "int8";         ///< fp32 | bf16 | int8
   QuorumRule quorum = QuorumRule::kMajority;
   InnerStateRule inner_state = InnerStateRule::kLocal;
   std::uint32_t workers = 0;            ///< fixed number of logical workers; 0 = one per peer
@@ -41,5 +53,10 @@ struct SyncConfig {
   std::uint64_t rounds = 0;  ///< the run finishes after this round; 0 = until `finish`
   std::uint64_t seed = 0;    ///< of first weights and sample order
 };
+
+/// Units of a step (R24): what exact mode sums.
+inline std::uint64_t NumUnits(const SyncConfig& config) {
+  return std::uint64_t{config.workers} * config.accumulation;
+}
 
 }  // namespace loom::collab

@@ -51,6 +51,12 @@ class Worker {
   virtual Result<WorkDone> Work(const WorkOrder& order, std::span<const float> start,
                                 std::span<float> theta, const std::atomic<bool>& cut) = 0;
 
+  /// Gradient of loss_scale x the summed losses of the order's samples at `weights`, which it does
+  /// not change, into `gradient`; the same bits wherever and whenever it is computed. No inner
+  /// state takes part. What is not finite comes back as it is.
+  virtual Result<WorkDone> Gradient(const WorkOrder& order, std::span<float> weights,
+                                    std::span<float> gradient, float loss_scale) = 0;
+
   /// Zero inner state (rule R22).
   virtual void Reset() = 0;
 

@@ -1,6 +1,7 @@
 #include "node/disk.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "crypto/hash.h"
 
@@ -24,7 +25,7 @@ Overloaded(F...) -> Overloaded<F...>;
 
 DiskExecutor::DiskExecutor(store::PeerFolder& folder, const agreed::TileGrid& grid,
                            const collab::TileLayout& layout)
-    : folder_(&folder), state_layout_(StateLayoutOf(grid)), layout_(&layout) {}
+    : folder_(&folder), state_layout_(StateLayoutOf(grid, layout.num_planes())), layout_(&layout) {}
 
 void DiskExecutor::Know(const std::vector<Record>& records) {
   for (const Record& record : records) round_ids_[record.body.round] = RoundIdOf(record.body);
@@ -67,7 +68,7 @@ Result<std::vector<Hash>> DiskExecutor::Checkpoint(const collab::CheckpointJob& 
   extras.reserve(inner.size());
   for (const auto& [worker, bytes] : inner) extras.push_back({InnerName(worker), bytes});
   LOOM_RETURN_IF_ERROR(folder_->checkpoints().Save({job.round, job.record, job.root}, state_layout_,
-                                                   engine.weights(), engine.momentum(), extras));
+                                                   std::as_const(engine.state()).planes(), extras));
   // With one checkpoint the rounds before it stay, for peers that are a little behind.
   if (folder_->checkpoints().List().size() > 1) LOOM_RETURN_IF_ERROR(folder_->PruneRounds());
   LOOM_ASSIGN(const store::StateFile state,
@@ -104,16 +105,18 @@ collab::JobResult JobRunner::Run(const collab::Job& job, const std::atomic<bool>
   return std::visit(
       Overloaded{
           [&](const collab::WorkJob& j) -> collab::JobResult {
-            return collab::WorkResult{engine_->Work(j.order, cut), 0};
+            if (!j.bounds.empty())
+              return collab::WorkResult{engine_->SumUnits(j.orders, j.bounds, cut), 0};
+            return collab::WorkResult{engine_->Work(j.orders.front(), cut), 0};
           },
           [&](const collab::CheckPartJob& j) -> collab::JobResult {
-            return engine_->CheckPart(j.run.first, *j.tiles, j.hashes);
+            return engine_->CheckPart(j.claim, *j.tiles);
           },
           [&](const collab::ReduceJob& j) -> collab::JobResult {
-            return engine_->Reduce(j.run.first, j.run.count, j.inputs);
+            return engine_->Reduce(j.run.first, j.run.count, j.inputs, j.bounds);
           },
           [&](const collab::NextJob& j) -> collab::JobResult {
-            auto next = engine_->Next(*j.reduced);
+            auto next = engine_->Next(*j.reduced, j.clock);
             if (next) {
               checked_ = j.reduced;
               checked_root_ = next->root;
@@ -136,7 +139,7 @@ collab::JobResult JobRunner::Run(const collab::Job& job, const std::atomic<bool>
 Status JobRunner::Apply(const collab::ApplyJob& job) {
   if (job.reduced != nullptr) {
     if (checked_ != job.reduced) {
-      LOOM_ASSIGN(const collab::NextState next, engine_->Next(*job.reduced));
+      LOOM_ASSIGN(const collab::NextState next, engine_->Next(*job.reduced, job.clock));
       checked_root_ = next.root;
     }
     checked_.reset();
@@ -146,7 +149,7 @@ Status JobRunner::Apply(const collab::ApplyJob& job) {
                                    job.round, checked_root_.Hex(), job.root.Hex()),
                        "run `loom doctor`: this machine computes other bits than the others");
     }
-    LOOM_RETURN_IF_ERROR(engine_->Apply(*job.reduced));
+    LOOM_RETURN_IF_ERROR(engine_->Apply(*job.reduced, job.clock));
   }
   for (const auto& [worker, used] : job.settle) engine_->Settle(worker, used);
   return {};

@@ -287,8 +287,8 @@ void Node::Stop(NodeEnd end) {
     for (const PeerId& p : transport_->Peers()) transport_->Disconnect(p, "this peer stops");
     reactor_.SetTimer(reactor_.Now() + 50ms, [this] { reactor_.Stop(); });
   };
-  const bool finished = peer_ && engine_ && run_->spec.sync.rounds > 0 &&
-                        peer_->applied().body.round >= run_->spec.sync.rounds;
+  const bool finished =
+      peer_ && engine_ && collab::Finished(peer_->applied().body, run_->spec.sync);
   if (!finished || end.state == collab::PeerState::kFailed) {
     finish();
     return;

@@ -228,17 +228,14 @@ void Node::StartPeer() {
   const bool posted = compute_->Post([this] {
     const auto make = [this]() -> Result<collab::PeerRestore> {
       const train::RunSpec& spec = run_->spec;
-      std::uint32_t threads =
-          spec.determinism.threads != 0 ? spec.determinism.threads : options_.local.threads;
-      if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency() / 2);
-      LOOM_RETURN_IF_ERROR(tensor::ConfigureRuntime(
-          {.threads = static_cast<int>(threads), .deterministic = spec.determinism.deterministic}));
+      LOOM_RETURN_IF_ERROR(ConfigureCompute(spec, options_.local));
+      LOOM_RETURN_IF_ERROR(CheckKernels(*run_, options_.local));
       LOOM_ASSIGN(dataset_, data::OpenDataset(DataPath(options_.dir)));
       LOOM_ASSIGN(agreed::TileGrid grid, agreed::TileGrid::Make(model::ParameterShapes(spec.model),
                                                                 spec.sync.tile_elements));
       LOOM_ASSIGN(const codec::CodecKind codec, codec::ParseCodec(spec.sync.codec));
       LOOM_ASSIGN(const agreed::Isa isa, agreed::ParseIsa(options_.isa));
-      layout_ = std::make_unique<collab::TileLayout>(grid, *codec::MakeCodec(codec));
+      layout_ = std::make_unique<collab::TileLayout>(grid, spec.sync, *codec::MakeCodec(codec));
       // The trainer is made at the first work: a peer that only relays or waits needs none.
       auto shared = std::make_shared<std::shared_ptr<train::StepEngine>>();
       const auto factory = [this, shared](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {

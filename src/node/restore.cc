@@ -4,6 +4,7 @@
 #include <atomic>
 #include <charconv>
 
+#include "agreed/combine.h"
 #include "agreed/state.h"
 #include "collab/ledger.h"
 #include "crypto/hash.h"
@@ -70,11 +71,8 @@ Result<Blob> ReadRound(const store::PeerFolder& folder, const collab::TileLayout
 
 Status StartFromFirstWeights(collab::Engine& engine, const Record& genesis,
                              const FirstWeights& first) {
-  const std::span<float> w = engine.weights();
-  const std::span<float> b = engine.momentum();
-  std::fill(w.begin(), w.end(), 0.0F);
-  std::fill(b.begin(), b.end(), 0.0F);
-  LOOM_RETURN_IF_ERROR(first(w));
+  engine.state().Clear();
+  LOOM_RETURN_IF_ERROR(first(engine.weights()));
   if (const Hash root = engine.Root(); root != genesis.body.root) {
     return MakeError(Code::kCorrupt,
                      fmt::format("the first weights have root {}, the genesis record says {}",
@@ -90,8 +88,7 @@ Result<Round> LoadCheckpoint(store::PeerFolder& folder, const store::StateLayout
                              Restored& out) {
   Round newest = records.size();
   while (newest > 0) {
-    const auto loaded =
-        folder.checkpoints().LoadLastGood(layout, engine.weights(), engine.momentum(), newest);
+    const auto loaded = folder.checkpoints().LoadLastGood(layout, engine.state().planes(), newest);
     if (!loaded) {
       if (loaded.error().code != Code::kNotFound) return loaded.error();
       if (!folder.checkpoints().List().empty()) out.notes.push_back(loaded.error().message);
@@ -125,27 +122,63 @@ Result<collab::VoterState> ReadVotes(store::PeerFolder& folder) {
   return voter;
 }
 
-/// Repeats the work of a round that this peer did alone, so that the inner state is again what it
-/// was after it (R22, `replay`). Gives the reduced bytes, or null when they are not those that were
-/// recorded.
+/// The contributions of a round, made again here. Exact mode: the units of all workers in one sum.
+Result<std::vector<collab::EncodedWork>> WorkAgain(collab::Engine& engine, const Body& parent,
+                                                   const Body& body,
+                                                   const collab::SyncConfig& config) {
+  const std::atomic<bool> never{false};
+  std::vector<collab::WorkOrder> orders;
+  for (const collab::Contribution& c : body.contributions) {
+    auto order = collab::OrderOf(parent, c.worker, config);
+    if (!order) return std::vector<collab::EncodedWork>{};
+    order->ranges = c.ranges;
+    orders.push_back(std::move(*order));
+  }
+  std::vector<collab::EncodedWork> works;
+  if (config.exact) {
+    LOOM_ASSIGN(
+        collab::EncodedWork sum,
+        engine.SumUnits(orders, collab::BoundsOfStep(parent.exponents, body.exponents), never));
+    works.push_back(std::move(sum));
+    return works;
+  }
+  for (const collab::WorkOrder& order : orders) {
+    LOOM_ASSIGN(collab::EncodedWork work, engine.Work(order, never));
+    works.push_back(std::move(work));
+  }
+  return works;
+}
+
+/// Repeats a round whose contributions can all be made again here, so that the inner state is again
+/// what it was after it (R22, `replay`). Gives the reduced bytes, or null when they are not those
+/// that were recorded.
 Result<Blob> Repeat(collab::Engine& engine, const Body& parent, const Body& body,
                     const collab::SyncConfig& config) {
-  const collab::Contribution& own = body.contributions[0];
-  std::optional<collab::WorkOrder> order = collab::OrderOf(parent, own.worker, config);
-  if (!order) return Blob();
-  order->ranges = own.ranges;
-  const std::atomic<bool> never{false};
-  LOOM_ASSIGN(const collab::EncodedWork work, engine.Work(*order, never));
+  LOOM_ASSIGN(const std::vector<collab::EncodedWork> works,
+              WorkAgain(engine, parent, body, config));
   const collab::TileLayout& layout = engine.layout();
-  collab::ReduceInput input{1.0F, {}};
-  for (std::size_t i = 0; i < layout.num_tiles(); ++i) {
-    input.tiles.push_back({work.encoded, layout.Offset(i), layout.Size(i)});
+  std::vector<std::uint64_t> tokens;
+  for (const collab::EncodedWork& work : works) tokens.push_back(work.done.tokens);
+  const std::vector<float> weights = agreed::TokenWeights(tokens);
+  std::vector<collab::ReduceInput> inputs;
+  for (std::size_t k = 0; k < works.size(); ++k) {
+    if (works[k].encoded == nullptr) return Blob();
+    const std::uint64_t units = config.exact ? works[k].shares.size() * config.accumulation : 1;
+    const std::uint64_t width = units > 1 ? collab::kWide : 1;
+    collab::ReduceInput input{weights[k], units, {}};
+    for (std::size_t i = 0; i < layout.num_tiles(); ++i) {
+      input.tiles.push_back({works[k].encoded, width * layout.Offset(i), width * layout.Size(i)});
+    }
+    inputs.push_back(std::move(input));
   }
-  LOOM_ASSIGN(Bytes reduced, engine.Reduce(0, layout.num_tiles(), std::span(&input, 1)));
+  if (inputs.empty()) return Blob();
+  collab::Bounds bounds;
+  if (config.exact) bounds = collab::BoundsOfStep(parent.exponents, body.exponents);
+  LOOM_ASSIGN(Bytes reduced, engine.Reduce(0, layout.num_tiles(), inputs, bounds));
   for (std::size_t i = 0; i < layout.num_tiles(); ++i) {
     if (crypto::Sha256(layout.View(reduced, i)) != body.tiles[i]) return Blob();
   }
-  engine.Settle(own.worker, true);
+  for (const collab::Contribution& c : body.contributions) engine.Settle(c.worker, true);
   return MakeBlob(std::move(reduced));
 }
 
@@ -181,11 +214,11 @@ Status ApplyRounds(store::PeerFolder& folder, collab::Engine& engine, const Reco
     const Body& body = records[out.state].body;
     if (body.contributions.empty()) continue;
     auto bytes = ReadRound(folder, layout, body);
-    const bool alone = IsOnlyMember(parent, self) && body.contributions.size() == 1;
-    if (inner_exact && alone) {
+    const bool alone = IsOnlyMember(parent, self);
+    if (config.exact ? !bytes.ok() : inner_exact && alone) {
       LOOM_ASSIGN(Blob repeated, Repeat(engine, parent, body, config));
-      inner_exact = repeated != nullptr;
-      if (!inner_exact) {
+      inner_exact = config.exact || repeated != nullptr;
+      if (repeated == nullptr) {
         out.notes.push_back(fmt::format("round {} does not repeat here bit by bit", body.round));
       } else if (!bytes) {
         out.notes.push_back(fmt::format("round {} was worked out again with the same result: {}",
@@ -194,7 +227,7 @@ Status ApplyRounds(store::PeerFolder& folder, collab::Engine& engine, const Reco
         bytes = std::move(repeated);
       }
     } else {
-      inner_exact = false;
+      inner_exact = config.exact;
     }
     if (!bytes) {
       const bool ever_alone = std::all_of(records.begin(), records.end(), [](const Record& r) {
@@ -212,14 +245,14 @@ Status ApplyRounds(store::PeerFolder& folder, collab::Engine& engine, const Reco
           fmt::format("round {} will be fetched: {}", body.round, bytes.error().message));
       return {};
     }
-    LOOM_ASSIGN(const collab::NextState next, engine.Next(**bytes));
+    LOOM_ASSIGN(const collab::NextState next, engine.Next(**bytes, collab::ClockOf(body)));
     if (next.root != body.root) {
       return MakeError(
           Code::kCorrupt,
           fmt::format("the state after round {} would have root {}, its record says {}", body.round,
                       next.root.Hex(), body.root.Hex()));
     }
-    LOOM_RETURN_IF_ERROR(engine.Apply(**bytes));
+    LOOM_RETURN_IF_ERROR(engine.Apply(**bytes, collab::ClockOf(body)));
   }
   return {};
 }
@@ -239,8 +272,9 @@ Status WriteRound(store::PeerFolder& folder, const collab::TileLayout& layout, R
   return {};
 }
 
-store::StateLayout StateLayoutOf(const agreed::TileGrid& grid) {
+store::StateLayout StateLayoutOf(const agreed::TileGrid& grid, std::size_t planes) {
   store::StateLayout layout;
+  layout.planes = planes;
   wire::Writer identity;
   identity.Int(grid.tile_elements());
   for (const agreed::TensorShape& tensor : grid.tensors()) {
@@ -262,7 +296,7 @@ Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
   Restored out;
   out.notes = folder.notes();
   const collab::TileLayout& tiles = engine.layout();
-  const store::StateLayout layout = StateLayoutOf(engine.grid());
+  const store::StateLayout layout = StateLayoutOf(engine.grid(), tiles.num_planes());
   LOOM_ASSIGN(out.peer.records, ReadRecords(folder, genesis, config, tiles.num_tiles()));
   const std::vector<Record>& records = out.peer.records;
   LOOM_ASSIGN(out.peer.voter, ReadVotes(folder));

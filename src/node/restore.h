@@ -20,22 +20,22 @@ struct Restored {
   std::vector<std::string> notes;  ///< what was damaged or missing and passed over, one line each
 };
 
-/// Fills the weights with the run's first ones; momentum is zero.
+/// Fills the weights with the run's first ones; the slots beside them are zero.
 using FirstWeights = std::function<Status(std::span<float> weights)>;
 
 /// Leaves the engine with the newest state that the folder can rebuild, checked root by root, and
 /// with the inner state of the own workers. What `self` voted for alone is decided, and recorded if
-/// it was not. Rounds that it did alone are worked out again;
-/// that gives back the inner state, and the reduced bytes when their file is damaged. Errors: a log
-/// damaged in the middle, records that do not follow from each other, first weights of another root
-/// than the genesis record's, lost bytes that no other peer can ever have had (kCorrupt).
-/// Thread: the storage thread, with nobody else using the engine.
+/// it was not. Rounds that it did alone are worked out again; that gives back the inner state, and
+/// the reduced bytes when their file is damaged. In exact mode any round can be worked out again.
+/// Errors: a log damaged in the middle, records that do not follow from each other, first weights
+/// of another root than the genesis record's, lost bytes that no other peer can ever have had
+/// (kCorrupt). Thread: the storage thread, with nobody else using the engine.
 Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
                              const collab::Record& genesis, const PeerId& self,
                              const collab::SyncConfig& config, const FirstWeights& first_weights);
 
 /// The grid as the store needs it.
-store::StateLayout StateLayoutOf(const agreed::TileGrid& grid);
+store::StateLayout StateLayoutOf(const agreed::TileGrid& grid, std::size_t planes);
 
 /// The name of a worker's inner state among a checkpoint's extras.
 std::string InnerName(WorkerIndex worker);

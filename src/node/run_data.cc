@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <thread>
+#include <utility>
 
 #include "agreed/flat_buffer.h"
 #include "agreed/state.h"
 #include "base/file.h"
 #include "collab/chain.h"
 #include "collab/ledger.h"
+#include "collab/method.h"
 #include "model/config.h"
+#include "tensor/runtime.h"
+#include "train/trainer.h"
 
 namespace loom::node {
 namespace {
@@ -50,7 +55,39 @@ Result<std::vector<std::string>> RebuildInto(const std::string& scratch,
   return rebuilt;
 }
 
+/// Thread counts of libtorch belong to the calling thread, and this is not the compute thread.
+Result<Hash> ProbeInThread(const train::RunSpec& spec, const train::LocalConfig& local) {
+  Result<Hash> probe = Hash{};
+  std::thread([&] {
+    const Status configured = ConfigureCompute(spec, local);
+    probe = configured ? train::ProbeKernels(spec, local) : Result<Hash>(configured.error());
+  }).join();
+  return probe;
+}
+
 }  // namespace
+
+Status ConfigureCompute(const train::RunSpec& spec, const train::LocalConfig& local) {
+  std::uint32_t threads = spec.determinism.threads != 0 ? spec.determinism.threads : local.threads;
+  if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency() / 2);
+  return tensor::ConfigureRuntime(
+      {.threads = static_cast<int>(threads), .deterministic = spec.determinism.deterministic});
+}
+
+Status CheckKernels(const Run& run, const train::LocalConfig& local) {
+  if (!run.spec.sync.exact) return {};
+  LOOM_ASSIGN(const Hash probe, train::ProbeKernels(run.spec, local));
+  if (probe == run.content.probe) return {};
+  const tensor::RuntimeFacts facts = tensor::GetRuntimeFacts();
+  return MakeError(
+      Code::kRefused,
+      fmt::format("this machine computes other gradients than the run's founder (hash {}, the run "
+                  "has {}): libtorch {}, {} kernels, {}, {} threads",
+                  probe.Short(), run.content.probe.Short(), facts.torch_version,
+                  facts.cpu_capability, facts.blas, facts.threads),
+      "exact mode needs equal kernels: use the same libtorch, device and compute type, or let the "
+      "founder begin a run with exact = false");
+}
 
 Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const std::string& name,
                     const crypto::SigningKey& owner, const crypto::PublicKey& founder,
@@ -77,16 +114,18 @@ Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const st
   }
   LOOM_ASSIGN(const std::string manifest, ReadFile(folder + "/dataset.json", 1U << 20));
   run.content.dataset = ToBytes(AsBytes(manifest));
+  if (run.spec.sync.exact) {
+    LOOM_ASSIGN(run.content.probe, ProbeInThread(run.spec, file.local));
+  }
   run.content.created = wall_seconds;
   run.content.name = name.substr(0, 64);
 
   LOOM_ASSIGN(
       const agreed::TileGrid grid,
       agreed::TileGrid::Make(model::ParameterShapes(run.spec.model), run.spec.sync.tile_elements));
-  LOOM_ASSIGN(agreed::FlatBuffer weights, agreed::FlatBuffer::Allocate(grid.flat_size()));
-  LOOM_ASSIGN(const agreed::FlatBuffer momentum, agreed::FlatBuffer::Allocate(grid.flat_size()));
-  model::InitWeights(run.spec.model, grid, run.spec.sync.seed, weights.span());
-  const Hash root = agreed::StateRoot(grid, weights.span(), momentum.span());
+  agreed::State state(grid, collab::MakeStepRule(run.spec.sync)->num_slots());
+  model::InitWeights(run.spec.model, grid, run.spec.sync.seed, state.weights());
+  const Hash root = agreed::StateRoot(grid, std::as_const(state).planes());
   const collab::Body body = collab::GenesisBody(run.content.Encode(), founder, root, run.spec.sync);
   LOOM_ASSIGN(run.genesis, collab::Record::FromBody(MakeBlob(body.Encode())));
   run.genesis.owner = owner.Sign(collab::Chain::kGenesisDomain, run.genesis.hash.View());

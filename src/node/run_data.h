@@ -28,6 +28,12 @@ Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const st
                     const crypto::SigningKey& owner, const crypto::PublicKey& founder,
                     std::int64_t wall_seconds);
 
+/// Sets up libtorch for the calling thread as the run wants it.
+Status ConfigureCompute(const train::RunSpec& spec, const train::LocalConfig& local);
+/// Exact mode: whether this machine computes the units of the run (R27); kRefused says what to do.
+/// Thread: one for which ConfigureCompute was called.
+Status CheckKernels(const Run& run, const train::LocalConfig& local);
+
 /// Reads a genesis record that this peer stored or a member sent; checks signature and settings.
 Result<Run> ReadRun(ByteView genesis_record);
 

@@ -113,9 +113,14 @@ std::string TensorName(const StateLayout& layout, const StateTile& tile) {
 }
 
 /// Tiles of a layout are ours, not a peer's: a wrong one is a defect.
-void CheckLayout(const StateLayout& layout, std::size_t w, std::size_t b) {
-  LOOM_CHECK(w == layout.flat_size && b == layout.flat_size, "buffers of {} and {}, layout of {}",
-             w, b, layout.flat_size);
+template <class Planes>
+void CheckLayout(const StateLayout& layout, const Planes& planes) {
+  LOOM_CHECK(planes.size() == layout.planes, "{} planes, layout of {}", planes.size(),
+             layout.planes);
+  for (const auto& plane : planes) {
+    LOOM_CHECK(plane.size() == layout.flat_size, "a plane of {}, layout of {}", plane.size(),
+               layout.flat_size);
+  }
   for (const StateTile& tile : layout.tiles) {
     LOOM_CHECK(tile.size <= kMaxTileElements, "a tile of {} elements", tile.size);
     LOOM_CHECK(tile.offset + tile.size <= layout.flat_size, "tile at {} of {} past {}", tile.offset,
@@ -159,8 +164,8 @@ Status Checkpoints::Clean() {
 }
 
 Status Checkpoints::WriteFiles(const std::string& folder, CheckpointInfo& info,
-                               const StateLayout& layout, std::span<const float> w,
-                               std::span<const float> b, std::span<const NamedBytes> extras) const {
+                               const StateLayout& layout, const agreed::ConstPlanes& planes,
+                               std::span<const NamedBytes> extras) const {
   LOOM_RETURN_IF_ERROR(RemoveTree(*fs_, folder));
   LOOM_RETURN_IF_ERROR(fs_->MakeDirs(JoinPath(folder, "extra")));
   Manifest manifest{info.round, info.record, info.root, layout.grid, {}};
@@ -170,8 +175,8 @@ Status Checkpoints::WriteFiles(const std::string& folder, CheckpointInfo& info,
   Bytes region;
   for (const StateTile& tile : layout.tiles) {
     region.clear();
-    for (const std::span<const float> buffer : {w, b}) {
-      const auto values = buffer.subspan(tile.offset, tile.size);
+    for (const std::span<const float> plane : planes) {
+      const auto values = plane.subspan(tile.offset, tile.size);
       if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); })) {
         return MakeError(
             Code::kInvalid,
@@ -212,9 +217,9 @@ Status Checkpoints::WriteFiles(const std::string& folder, CheckpointInfo& info,
 }
 
 Result<CheckpointInfo> Checkpoints::Save(CheckpointInfo info, const StateLayout& layout,
-                                         std::span<const float> w, std::span<const float> b,
+                                         const agreed::ConstPlanes& planes,
                                          std::span<const NamedBytes> extras) {
-  CheckLayout(layout, w.size(), b.size());
+  CheckLayout(layout, planes);
   if (extras.size() > kMaxExtras) {
     return MakeError(Code::kLimit,
                      fmt::format("{} extra files, the limit is {}", extras.size(), kMaxExtras));
@@ -231,7 +236,7 @@ Result<CheckpointInfo> Checkpoints::Save(CheckpointInfo info, const StateLayout&
   const std::string aside = path + std::string(kAside);
   const std::string replaced = path + std::string(kReplaced);
   const auto publish = [&]() -> Status {
-    LOOM_RETURN_IF_ERROR(WriteFiles(aside, info, layout, w, b, extras));
+    LOOM_RETURN_IF_ERROR(WriteFiles(aside, info, layout, planes, extras));
     const bool replace = fs_->Exists(path);
     if (replace) {
       LOOM_RETURN_IF_ERROR(RemoveTree(*fs_, replaced));
@@ -253,16 +258,18 @@ Result<CheckpointInfo> Checkpoints::Save(CheckpointInfo info, const StateLayout&
 }
 
 Result<LoadedCheckpoint> Checkpoints::Verify(Round round, const StateLayout& layout,
-                                             std::span<float> w, std::span<float> b) const {
-  CheckLayout(layout, w.size(), b.size());
+                                             const agreed::Planes& planes) const {
+  CheckLayout(layout, planes);
   const std::string path = JoinPath(folder_, std::to_string(round));
   LOOM_ASSIGN(const Manifest manifest, ReadManifest(*fs_, path, round));
   LOOM_ASSIGN(const StateFile state, OpenState(round, layout));
   for (std::size_t i = 0; i < state.num_tiles(); ++i) {
     LOOM_ASSIGN(const Bytes region, state.ReadTile(i));
     const StateTile& tile = layout.tiles[i];
-    std::memcpy(w.data() + tile.offset, region.data(), region.size() / 2);
-    std::memcpy(b.data() + tile.offset, region.data() + region.size() / 2, region.size() / 2);
+    const std::size_t size = region.size() / planes.size();
+    for (std::size_t p = 0; p < planes.size(); ++p) {
+      std::memcpy(planes[p].data() + tile.offset, region.data() + p * size, size);
+    }
   }
   LoadedCheckpoint loaded{state.info(), {}, {}};
   for (const ManifestFile& row : manifest.files) {
@@ -274,21 +281,22 @@ Result<LoadedCheckpoint> Checkpoints::Verify(Round round, const StateLayout& lay
 }
 
 Result<LoadedCheckpoint> Checkpoints::Load(Round round, const StateLayout& layout,
-                                           std::span<float> w, std::span<float> b) const {
-  auto loaded = Verify(round, layout, w, b);
+                                           const agreed::Planes& planes) const {
+  auto loaded = Verify(round, layout, planes);
   if (!loaded) {
     return std::move(loaded).error().Context(fmt::format("checkpoint of round {}", round));
   }
   return loaded;
 }
 
-Result<LoadedCheckpoint> Checkpoints::LoadLastGood(const StateLayout& layout, std::span<float> w,
-                                                   std::span<float> b, Round newest) const {
+Result<LoadedCheckpoint> Checkpoints::LoadLastGood(const StateLayout& layout,
+                                                   const agreed::Planes& planes,
+                                                   Round newest) const {
   std::vector<std::string> skipped;
   const std::vector<Round> rounds = AllRounds();
   for (auto round = rounds.rbegin(); round != rounds.rend(); ++round) {
     if (*round > newest) continue;
-    auto loaded = Load(*round, layout, w, b);
+    auto loaded = Load(*round, layout, planes);
     if (loaded) {
       loaded->skipped = std::move(skipped);
       return loaded;
@@ -331,7 +339,7 @@ Result<StateFile> Checkpoints::OpenState(Round round, const StateLayout& layout)
   std::uint64_t at = 0;
   for (const StateTile& tile : layout.tiles) {
     out.offsets_.push_back(at);
-    out.sizes_.push_back(tile.size * 8);
+    out.sizes_.push_back(tile.size * static_cast<std::uint32_t>(sizeof(float) * layout.planes));
     out.tensors_.push_back(TensorName(layout, tile));
     at += out.sizes_.back();
   }

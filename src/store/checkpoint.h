@@ -1,8 +1,9 @@
 // Checkpoints of the agreed state and of what a peer needs to go on. A checkpoint is a folder that
 // is written aside, synced and renamed, so that it is there whole or not at all:
 //
-//   checkpoints/<round>/state.bin       tile 0 of W | tile 0 of B | tile 1 of W | ... (fp32 LE)
-//                       leaves.bin      SHA-256 of each (W tile | B tile) region of state.bin
+//   checkpoints/<round>/state.bin       tile 0 of every plane | tile 1 of every plane | ...
+//                                       (fp32 LE; planes: weights, then the step rule's slots)
+//                       leaves.bin      SHA-256 of each tile's region of state.bin
 //                       extra/NAME.bin  inner optimizer, error feedback, cursors
 //                       manifest.json   written last: size and SHA-256 of every file
 //
@@ -14,12 +15,13 @@
 #include <string>
 #include <vector>
 
+#include "agreed/state.h"
 #include "base/id.h"
 #include "store/file_system.h"
 
 namespace loom::store {
 
-/// One tile: `size` elements from `offset` of the flat W and B buffers, of tensor number `tensor`.
+/// One tile: `size` elements from `offset` of every plane, of tensor number `tensor`.
 struct StateTile {
   std::uint32_t tensor = 0;
   std::uint64_t offset = 0;
@@ -30,7 +32,8 @@ struct StateTile {
 struct StateLayout {
   std::vector<std::string> tensors;  ///< names, for messages
   std::vector<StateTile> tiles;      ///< the order of the leaves and of state.bin
-  std::uint64_t flat_size = 0;       ///< elements of W and of B, padding included
+  std::uint64_t flat_size = 0;       ///< elements of a plane, padding included
+  std::size_t planes = 2;            ///< weights and slots
   Hash grid;                         ///< identifies the grid
 };
 
@@ -65,7 +68,7 @@ class StateFile {
   const std::vector<Hash>& leaves() const { return leaves_; }
   const CheckpointInfo& info() const { return info_; }
   std::size_t TileBytes(std::size_t tile) const { return sizes_[tile]; }
-  /// The W tile followed by the B tile, verified against leaf `tile`.
+  /// The tile of every plane, verified against leaf `tile`.
   Result<Bytes> ReadTile(std::size_t tile) const;
 
  private:
@@ -95,15 +98,15 @@ class Checkpoints {
   /// finite, and (kCorrupt) a state whose root is not info.root; a zero root is filled in. When it
   /// fails, kDiskFull included, the older ones are as they were. Saving a round again replaces it.
   Result<CheckpointInfo> Save(CheckpointInfo info, const StateLayout& layout,
-                              std::span<const float> w, std::span<const float> b,
+                              const agreed::ConstPlanes& planes,
                               std::span<const NamedBytes> extras);
   /// Verifies every file and every tile; a bad tile is named by tensor and file offset. On failure
-  /// w and b hold a part of the state.
-  Result<LoadedCheckpoint> Load(Round round, const StateLayout& layout, std::span<float> w,
-                                std::span<float> b) const;
+  /// the planes hold a part of the state.
+  Result<LoadedCheckpoint> Load(Round round, const StateLayout& layout,
+                                const agreed::Planes& planes) const;
   /// The newest one that verifies, of at most `newest`; kNotFound lists why each was skipped.
-  Result<LoadedCheckpoint> LoadLastGood(const StateLayout& layout, std::span<float> w,
-                                        std::span<float> b, Round newest = UINT64_MAX) const;
+  Result<LoadedCheckpoint> LoadLastGood(const StateLayout& layout, const agreed::Planes& planes,
+                                        Round newest = UINT64_MAX) const;
   /// One extra file, verified against the manifest.
   Result<Bytes> ReadExtra(Round round, const std::string& name, std::uint64_t max_bytes) const;
   Result<StateFile> OpenState(Round round, const StateLayout& layout) const;
@@ -114,10 +117,9 @@ class Checkpoints {
 
  private:
   Status WriteFiles(const std::string& folder, CheckpointInfo& info, const StateLayout& layout,
-                    std::span<const float> w, std::span<const float> b,
-                    std::span<const NamedBytes> extras) const;
-  Result<LoadedCheckpoint> Verify(Round round, const StateLayout& layout, std::span<float> w,
-                                  std::span<float> b) const;
+                    const agreed::ConstPlanes& planes, std::span<const NamedBytes> extras) const;
+  Result<LoadedCheckpoint> Verify(Round round, const StateLayout& layout,
+                                  const agreed::Planes& planes) const;
   std::vector<Round> AllRounds() const;
   /// Keeps the one just saved and the newest others that look good.
   void Prune(Round saved);

@@ -45,12 +45,12 @@ class CheckpointTest : public testing::Test {
     const Bytes moments(300, static_cast<std::byte>(round));
     const std::vector<NamedBytes> extras{{"adam_m", moments}, {"cursor", AsBytes("42")}};
     return checkpoints_.Save({round, crypto::Sha256(AsBytes(std::to_string(round))), {}}, layout_,
-                             state.w, state.b, extras);
+                             {state.w, state.b}, extras);
   }
   Result<LoadedCheckpoint> LoadLastGood() {
     w_.assign(layout_.flat_size, 0);
     b_.assign(layout_.flat_size, 0);
-    return checkpoints_.LoadLastGood(layout_, w_, b_);
+    return checkpoints_.LoadLastGood(layout_, {w_, b_});
   }
   void ExpectIs(const LoadedCheckpoint& loaded, Round round) {
     EXPECT_EQ(loaded.info.round, round);
@@ -230,7 +230,7 @@ TEST_F(CheckpointTest, RefusesWhatIsNotFinite) {
   ASSERT_TRUE(Save(1));
   State state = MakeState(layout_, 2);
   state.w[50] = std::numeric_limits<float>::quiet_NaN();
-  const auto saved = checkpoints_.Save({2, {}, {}}, layout_, state.w, state.b, {});
+  const auto saved = checkpoints_.Save({2, {}, {}}, layout_, {state.w, state.b}, {});
   ASSERT_FALSE(saved);
   EXPECT_EQ(saved.error().code, Code::kInvalid);
   EXPECT_NE(saved.error().message.find("norm.weight"), std::string::npos);
@@ -242,10 +242,10 @@ TEST_F(CheckpointTest, RefusesWhatIsNotFinite) {
 TEST_F(CheckpointTest, RefusesAnotherRootGridOrName) {
   const State state = MakeState(layout_, 1);
   const Hash wrong = crypto::Sha256(AsBytes("wrong"));
-  EXPECT_EQ(checkpoints_.Save({1, {}, wrong}, layout_, state.w, state.b, {}).error().code,
+  EXPECT_EQ(checkpoints_.Save({1, {}, wrong}, layout_, {state.w, state.b}, {}).error().code,
             Code::kCorrupt);
   const std::vector<NamedBytes> bad{{"../up", {}}};
-  EXPECT_EQ(checkpoints_.Save({1, {}, {}}, layout_, state.w, state.b, bad).error().code,
+  EXPECT_EQ(checkpoints_.Save({1, {}, {}}, layout_, {state.w, state.b}, bad).error().code,
             Code::kInvalid);
   ASSERT_TRUE(Save(1));
   StateLayout other = layout_;

@@ -113,7 +113,7 @@ TEST(PeerFolder, R3R6RoundBytesAreDurableAndAttemptsApart) {
 // Promise 5: stopped at any operation of a peer's life and the power cut, the folder opens again
 // and holds everything that was acknowledged.
 TEST(PeerFolder, PowerCutAtEveryOperationKeepsWhatWasAcknowledged) {
-  const StateLayout layout{{"t"}, {{0, 0, 4}}, 16, {}};
+  const StateLayout layout{{"t"}, {{0, 0, 4}}, 16, 2, {}};
   const std::vector<Bytes> tiles{Bytes(900, std::byte{1}), Bytes(30, std::byte{2})};
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     for (std::uint64_t stop = 0;; ++stop) {
@@ -136,7 +136,7 @@ TEST(PeerFolder, PowerCutAtEveryOperationKeepsWhatWasAcknowledged) {
           ++records;
           const std::vector<float> values(16, static_cast<float>(round));
           LOOM_ASSIGN(const auto info,
-                      folder.checkpoints().Save({round, {}, {}}, layout, values, values, {}));
+                      folder.checkpoints().Save({round, {}, {}}, layout, {values, values}, {}));
           saved = info.round;
         }
         return {};
@@ -157,7 +157,7 @@ TEST(PeerFolder, PowerCutAtEveryOperationKeepsWhatWasAcknowledged) {
       }
       if (saved > 0) {
         std::vector<float> w(16), b(16);
-        const auto loaded = folder->checkpoints().LoadLastGood(layout, w, b);
+        const auto loaded = folder->checkpoints().LoadLastGood(layout, {w, b});
         ASSERT_TRUE(loaded) << loaded.error().ToString();
         EXPECT_GE(loaded->info.round, saved);
         EXPECT_EQ(w[0], static_cast<float>(loaded->info.round));
@@ -204,10 +204,10 @@ TEST(PeerFolder, KeepsTheRoundsSinceTheOldestCheckpoint) {
   }
   ASSERT_TRUE(folder->PruneRounds());
   EXPECT_TRUE(folder->HasRound(1, ids[0])) << "no checkpoint yet: everything is needed";
-  StateLayout layout{{"t"}, {{0, 0, 4}}, 16, {}};
+  StateLayout layout{{"t"}, {{0, 0, 4}}, 16, 2, {}};
   const std::vector<float> values(16, 1.0f);
   for (Round round : {3, 5, 8}) {
-    ASSERT_TRUE(folder->checkpoints().Save({round, {}, {}}, layout, values, values, {}));
+    ASSERT_TRUE(folder->checkpoints().Save({round, {}, {}}, layout, {values, values}, {}));
   }
   ASSERT_TRUE(folder->PruneRounds());
   for (Round round = 1; round <= 9; ++round) {

@@ -3,6 +3,7 @@
 #include "train/plan.h"
 
 #include "codec/codec.h"
+#include "collab/method.h"
 
 namespace loom::train {
 
@@ -18,12 +19,16 @@ Result<RunPlan> PlanRun(const RunSpec& spec, const LocalConfig& local, const Pla
   RunPlan plan;
   const std::uint64_t flat = grid.flat_size() * sizeof(float);
   plan.parameters = grid.num_elements();
+  const bool local_steps = spec.sync.method == collab::Method::kDiloco;
   plan.weights = 2 * flat;
   plan.gradients = flat;
-  plan.inner = 2 * flat;
-  plan.outer = flat + (kind == codec::CodecKind::kFp32 ? 0 : flat);
+  plan.inner = local_steps ? 2 * flat : 0;
+  plan.outer = flat * collab::MakeStepRule(spec.sync)->num_slots() +
+               (kind == codec::CodecKind::kFp32 ? 0 : flat);
   for (const auto& tile : grid.tiles()) plan.payload += codec->EncodedSize(tile.size);
   plan.encoded = 2 * plan.payload;
+  // A sum of several units is kept and sent in int64.
+  if (spec.sync.exact && collab::NumUnits(spec.sync) > 1) plan.encoded += 2 * flat + plan.payload;
   plan.activations =
       model::ActivationBytes(config, {.batch = spec.sync.batch / spec.optim.accumulation,
                                       .length = config.context,

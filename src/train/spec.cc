@@ -27,6 +27,8 @@ struct SyncPreset {
   float lr, final_lr, beta2, weight_decay;
   agreed::ScheduleKind schedule;
   std::uint32_t warmup_steps;
+  collab::Method method = collab::Method::kDiloco;
+  std::uint32_t workers = 0;  ///< 0: as they were
 };
 
 using agreed::ScheduleKind;
@@ -42,10 +44,40 @@ constexpr std::array kSyncPresets = {
                0.1F, ScheduleKind::kCosine, 1000},
     SyncPreset{"photon", 128, OuterKind::kSgd, 1.0F, 0.0F, "fp32", 4e-4F, 4e-5F, 0.95F, 0.1F,
                ScheduleKind::kCosine, 1000},
+    SyncPreset{"allreduce", 1, OuterKind::kSgd, 1.0F, 0.0F, "fp32", 1e-3F, 1e-4F, 0.95F, 0.1F,
+               ScheduleKind::kCosine, 100, collab::Method::kAllReduce, kExactWorkers},
 };
 
 std::uint64_t NumWorkers(const RunSpec& spec) {
   return std::max<std::uint64_t>(1, spec.sync.workers);
+}
+
+/// R24, R27: what exact mode needs, and what it cannot have.
+Status CheckExact(RunSpec& spec) {
+  if (!spec.sync.exact) return {};
+  const auto refuse = [](std::string what, std::string hint) {
+    return MakeError(Code::kInvalid, "sync.exact = true: " + std::move(what), std::move(hint));
+  };
+  if (spec.sync.method != collab::Method::kAllReduce) {
+    return refuse("sync.method is diloco, whose local steps depend on who takes them",
+                  "set method = \"allreduce\", or exact = false");
+  }
+  if (spec.sync.codec != "fp32") {
+    return refuse(fmt::format("sync.codec is {}, which rounds what travels", spec.sync.codec),
+                  "set codec = \"fp32\", or exact = false");
+  }
+  if (spec.sync.workers == 0) {
+    return refuse("sync.workers is \"per-peer\": the units of a step may not depend on the peers",
+                  "set workers = N, or exact = false");
+  }
+  if (spec.sync.max_norm > 0) {
+    return refuse("sync.max_norm would leave units out", "set max_norm = 0, or exact = false");
+  }
+  if (!spec.determinism.deterministic) {
+    return refuse("determinism.deterministic is false", "set it true, or exact = false");
+  }
+  if (spec.determinism.threads == 0) spec.determinism.threads = 1;
+  return {};
 }
 
 /// The inverse of TomlQuote, for one line.
@@ -130,6 +162,10 @@ std::vector<std::string_view> Lines(std::string_view text) {
 
 }  // namespace
 
+bool MayBeExact(const collab::SyncConfig& sync) {
+  return sync.method == collab::Method::kAllReduce && sync.codec == "fp32" && sync.workers > 0;
+}
+
 std::vector<std::string> SyncPresetNames() {
   std::vector<std::string> names;
   for (const auto& preset : kSyncPresets) names.emplace_back(preset.name);
@@ -160,6 +196,8 @@ Status ApplySyncPreset(std::string_view name, RunFile& run) {
         nearest.empty() ? "" : fmt::format("did you mean {}?", nearest));
   }
   RunSpec& spec = run.spec;
+  spec.sync.method = preset->method;
+  if (preset->workers > 0 && spec.sync.workers == 0) spec.sync.workers = preset->workers;
   spec.sync.inner_steps = preset->inner_steps;
   spec.sync.outer = preset->outer;
   spec.sync.outer_lr = preset->outer_lr;
@@ -173,6 +211,7 @@ Status ApplySyncPreset(std::string_view name, RunFile& run) {
   spec.optim.schedule.peak = preset->lr;
   spec.optim.schedule.final = preset->final_lr;
   spec.optim.schedule.warmup_tokens = preset->warmup_steps * TokensPerStep(spec) * NumWorkers(spec);
+  spec.sync.exact = MayBeExact(spec.sync);
   run.sync_preset = name;
   return {};
 }
@@ -223,6 +262,14 @@ Status ResolveSpec(RunSpec& spec) {
   if (sized.vocab == 0) sized.vocab = 256;
   LOOM_RETURN_IF_ERROR(model::Validate(sized));
   spec.sync.context = spec.model.context;
+  spec.sync.accumulation = spec.optim.accumulation;
+  if (spec.sync.method == collab::Method::kAllReduce && spec.sync.inner_steps != 1) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("sync.inner_steps = {}: a round of allreduce is one step",
+                                 spec.sync.inner_steps),
+                     "leave inner_steps out, or set method = \"diloco\"");
+  }
+  LOOM_RETURN_IF_ERROR(CheckExact(spec));
   if (spec.sync.batch % spec.optim.accumulation != 0) {
     return MakeError(Code::kInvalid,
                      fmt::format("optim.accumulation = {} does not divide optim.batch = {}",
@@ -248,7 +295,9 @@ Status ResolveSpec(RunSpec& spec) {
       schedule.decay_tokens = schedule.total_tokens / 5;
     }
   }
-  return agreed::Validate(schedule);
+  LOOM_RETURN_IF_ERROR(agreed::Validate(schedule));
+  spec.sync.optimizer = {spec.optim.inner.adamw, spec.optim.inner.clip_norm, schedule};
+  return {};
 }
 
 std::string CanonicalSpec(const RunSpec& spec) {

@@ -63,6 +63,11 @@ struct RunFile {
   LocalConfig local;
 };
 
+/// Workers of exact mode when nothing says how many.
+inline constexpr std::uint32_t kExactWorkers = 4;
+/// Exact mode is on by default where it can be: allreduce, fp32, a fixed number of workers.
+bool MayBeExact(const collab::SyncConfig& sync);
+
 inline constexpr std::size_t kMaxSpecBytes = 64 << 10;
 
 /// Every default, presets applied: what an empty run.toml means.

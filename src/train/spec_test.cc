@@ -95,6 +95,27 @@ TEST(Spec, EveryPresetResolves) {
   }
 }
 
+TEST(Spec, AllReduceIsExactWhereItCanBe) {
+  const RunFile plain = Parsed("[sync]\nmethod = \"allreduce\"\n");
+  EXPECT_TRUE(plain.spec.sync.exact);
+  EXPECT_EQ(plain.spec.sync.codec, "fp32");
+  EXPECT_EQ(plain.spec.sync.workers, kExactWorkers);
+  EXPECT_EQ(plain.spec.sync.inner_steps, 1U);
+  EXPECT_EQ(plain.spec.determinism.threads, 1U) << "equal on every peer";
+  EXPECT_EQ(plain.spec.sync.optimizer.adamw.beta2, plain.spec.optim.inner.adamw.beta2);
+  EXPECT_EQ(
+      CanonicalSpec(Parsed("[sync]\nrounds = 20\npreset = \"allreduce\"\n").spec),
+      CanonicalSpec(ParseCanonicalSpec(
+                        CanonicalSpec(Parsed("[sync]\nrounds = 20\npreset = \"allreduce\"\n").spec))
+                        .value()));
+  const RunFile lossy = Parsed("[sync]\nmethod = \"allreduce\"\ncodec = \"bf16\"\n");
+  EXPECT_FALSE(lossy.spec.sync.exact);
+  EXPECT_EQ(lossy.spec.sync.workers, 0U);
+  const RunFile own = Parsed("[sync]\nmethod = \"allreduce\"\nworkers = \"per-peer\"\n");
+  EXPECT_FALSE(own.spec.sync.exact);
+  EXPECT_FALSE(Parsed("[sync]\nmethod = \"allreduce\"\nexact = false\n").spec.sync.exact);
+}
+
 struct BadCase {
   const char* toml;
   std::vector<const char*> says;  ///< all of these in message or hint
@@ -129,6 +150,15 @@ TEST(Spec, MistakesAreNamed) {
       {"[optim]\ntotal_tokens = 10\nwarmup_tokens = 20\n", {"run.toml", "20", "10"}},
       {"[sync]\nrounds = 0\n", {"schedule has no end", "optim.total_tokens"}},
       {"[sync]\nmethod = \"demo\"\n", {"run.toml:2", "sync.method", "diloco"}},
+      {"[sync]\nexact = true\n", {"sync.exact", "diloco", "allreduce"}},
+      {"[sync]\nmethod = \"allreduce\"\nexact = true\ncodec = \"int8\"\n",
+       {"sync.exact", "int8", "fp32"}},
+      {"[sync]\nmethod = \"allreduce\"\nexact = true\nworkers = \"per-peer\"\n",
+       {"sync.exact", "per-peer", "workers = N"}},
+      {"[sync]\nmethod = \"allreduce\"\nworkers = 2\nmax_norm = 1\n", {"exact", "max_norm"}},
+      {"[sync]\nmethod = \"allreduce\"\n[determinism]\ndeterministic = false\n",
+       {"exact", "deterministic"}},
+      {"[sync]\nmethod = \"allreduce\"\ninner_steps = 5\n", {"inner_steps = 5", "one step"}},
       {"[sync]\npreset = \"dilico\"\n", {"run.toml:2", "dilico", "did you mean diloco?"}},
       {"[sync]\ncodec = \"int4\"\n", {"run.toml:2", "sync.codec = \"int4\"", "fp32 | bf16 | int8"}},
       {"[sync]\nworkers = \"four\"\n", {"run.toml:2", "sync.workers = \"four\"", "per-peer"}},

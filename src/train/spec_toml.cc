@@ -31,6 +31,7 @@ class RunParser {
     LOOM_RETURN_IF_ERROR(ApplyPreset(document, "sync", ApplySyncPreset));
     LOOM_RETURN_IF_ERROR(ApplyKeys(document, false));
     DeriveModelSizes();
+    DeriveSync();
     if (Status resolved = ResolveSpec(run_.spec); !resolved) {
       return std::move(resolved).error().Context(file_);
     }
@@ -261,6 +262,21 @@ class RunParser {
     }
     if (given("heads") && !given("kv_heads")) config.kv_heads = config.heads;
     if (given("width") && !given("ffn")) config.ffn = (config.width * 8 / 3 + 7) / 8 * 8;
+  }
+
+  /// What method = "allreduce" means unless it is said otherwise.
+  void DeriveSync() {
+    collab::SyncConfig& sync = run_.spec.sync;
+    const auto given = [&](const char* name) { return set_.contains(std::string("sync.") + name); };
+    if (sync.method == collab::Method::kAllReduce) {
+      if (!given("inner_steps")) sync.inner_steps = 1;
+      if (!given("codec")) sync.codec = "fp32";
+      if (!given("workers") && sync.workers == 0 && sync.codec == "fp32" &&
+          (sync.exact || !given("exact"))) {
+        sync.workers = kExactWorkers;
+      }
+    }
+    if (!given("exact")) sync.exact = MayBeExact(sync);
   }
 
   std::string file_;

@@ -5,9 +5,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "agreed/combine.h"
+#include "agreed/random.h"
 #include "agreed/schedule.h"
+#include "crypto/hash.h"
 #include "wire/bytes_io.h"
 
 namespace loom::train {
@@ -113,12 +118,15 @@ Result<std::vector<std::uint64_t>> SamplesOf(std::span<const collab::Range> rang
   return samples;
 }
 
-TrainWorker::TrainWorker(std::shared_ptr<StepEngine> engine, optim::InnerOptimizer optimizer)
+TrainWorker::TrainWorker(std::shared_ptr<StepEngine> engine,
+                         std::optional<optim::InnerOptimizer> optimizer)
     : engine_(std::move(engine)), optimizer_(std::move(optimizer)) {}
 
 Result<std::unique_ptr<TrainWorker>> TrainWorker::Make(std::shared_ptr<StepEngine> engine) {
-  LOOM_ASSIGN(auto optimizer,
-              optim::InnerOptimizer::Make(engine->grid(), engine->spec().optim.inner));
+  std::optional<optim::InnerOptimizer> optimizer;
+  if (engine->spec().sync.method == collab::Method::kDiloco) {
+    LOOM_ASSIGN(optimizer, optim::InnerOptimizer::Make(engine->grid(), engine->spec().optim.inner));
+  }
   return std::unique_ptr<TrainWorker>(new TrainWorker(std::move(engine), std::move(optimizer)));
 }
 
@@ -126,7 +134,7 @@ Result<collab::WorkDone> TrainWorker::Work(const collab::WorkOrder& order,
                                            std::span<const float> start, std::span<float> theta,
                                            const std::atomic<bool>& cut) {
   const std::uint64_t flat = engine_->grid().flat_size();
-  if (start.size() != flat || theta.size() != flat || order.batch == 0) {
+  if (start.size() != flat || theta.size() != flat || order.batch == 0 || !optimizer_) {
     return MakeError(Code::kInternal,
                      fmt::format("work on {} and {} values in batches of {}, the model has {}",
                                  start.size(), theta.size(), order.batch, flat));
@@ -146,7 +154,7 @@ Result<collab::WorkDone> TrainWorker::Work(const collab::WorkOrder& order,
     const float lr =
         agreed::LearningRate(engine_->spec().optim.schedule,
                              order.tokens_before + (done.steps + 1) * order.tokens_per_step);
-    LOOM_ASSIGN(const optim::StepReport step, optimizer_.Step(theta, engine_->gradients(), lr));
+    LOOM_ASSIGN(const optim::StepReport step, optimizer_->Step(theta, engine_->gradients(), lr));
     engine_->WeightsChanged();
     done.samples += batch.size();
     done.tokens += loss.tokens;
@@ -158,21 +166,72 @@ Result<collab::WorkDone> TrainWorker::Work(const collab::WorkOrder& order,
   return done;
 }
 
-void TrainWorker::Reset() { optimizer_.Reset(); }
+Result<collab::WorkDone> TrainWorker::Gradient(const collab::WorkOrder& order,
+                                               std::span<float> weights, std::span<float> gradient,
+                                               float loss_scale) {
+  const std::uint64_t flat = engine_->grid().flat_size();
+  if (weights.size() != flat || gradient.size() != flat) {
+    return MakeError(Code::kInternal,
+                     fmt::format("a gradient of {} values at {} weights, the model has {}",
+                                 gradient.size(), weights.size(), flat));
+  }
+  LOOM_ASSIGN(const std::vector<std::uint64_t> samples, SamplesOf(order.ranges));
+  LOOM_RETURN_IF_ERROR(engine_->Bind(weights));
+  engine_->ZeroGradients();
+  LOOM_ASSIGN(const model::LossSum loss, engine_->AddGradient(samples, loss_scale));
+  const std::span<const float> made = engine_->gradients();
+  std::copy(made.begin(), made.end(), gradient.begin());
+  collab::WorkDone done;
+  done.samples = samples.size();
+  done.tokens = loss.tokens;
+  done.loss_sum = loss.nll;
+  done.grad_norm = static_cast<float>(std::sqrt(agreed::SumSquares(made)));
+  done.learning_rate = agreed::LearningRate(engine_->spec().optim.schedule,
+                                            order.tokens_before + order.tokens_per_step);
+  done.steps = 1;
+  return done;
+}
+
+Result<Hash> ProbeKernels(const RunSpec& spec, const LocalConfig& local) {
+  const std::uint64_t unit = spec.sync.batch / spec.optim.accumulation;
+  const agreed::Philox random(spec.sync.seed, 0x70726F6265);
+  std::vector<std::int32_t> tokens((unit + 1) * spec.model.context + 1);
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<std::int32_t>(random.Below(i, spec.model.vocab));
+  LOOM_ASSIGN(const auto engine,
+              StepEngine::Make(spec, local, data::TokenStream::FromTokens(std::move(tokens))));
+  LOOM_ASSIGN(agreed::FlatBuffer weights, agreed::FlatBuffer::Allocate(engine->grid().flat_size()));
+  model::InitWeights(spec.model, engine->grid(), spec.sync.seed, weights.span());
+  LOOM_RETURN_IF_ERROR(engine->Bind(weights.span()));
+  std::vector<std::uint64_t> samples(unit);
+  std::iota(samples.begin(), samples.end(), 0U);
+  LOOM_ASSIGN(const model::LossSum loss, engine->AddGradient(samples, 1.0F));
+  (void)loss;
+  return crypto::Sha256(AsBytes(std::as_const(*engine).gradients()));
+}
+
+void TrainWorker::Reset() {
+  if (optimizer_) optimizer_->Reset();
+}
 
 // u32 magic, u16 version, u64 step, u64 n, n first moments, n second moments (fp32, little-endian).
 Bytes TrainWorker::SaveState() const {
+  if (!optimizer_) return {};
   wire::Writer out;
   out.Int(kStateMagic);
   out.Int(kStateVersion);
-  out.Int(optimizer_.step());
-  out.Int(std::uint64_t{optimizer_.first_moment().size()});
-  out.Raw(AsBytes(optimizer_.first_moment()));
-  out.Raw(AsBytes(optimizer_.second_moment()));
+  out.Int(optimizer_->step());
+  out.Int(std::uint64_t{optimizer_->first_moment().size()});
+  out.Raw(AsBytes(optimizer_->first_moment()));
+  out.Raw(AsBytes(optimizer_->second_moment()));
   return std::move(out).Take();
 }
 
 Status TrainWorker::RestoreState(ByteView bytes) {
+  if (!optimizer_) {
+    return bytes.empty() ? Status()
+                         : MakeError(Code::kCorrupt, "inner state of a worker that has none");
+  }
   wire::Reader in(bytes);
   const auto magic = in.Int<std::uint32_t>();
   const auto version = in.Int<std::uint16_t>();
@@ -200,7 +259,7 @@ Status TrainWorker::RestoreState(ByteView bytes) {
     return MakeError(Code::kCorrupt,
                      "inner state: a moment is not finite, or a second moment is negative");
   }
-  return optimizer_.Restore(step, first, second);
+  return optimizer_->Restore(step, first, second);
 }
 
 }  // namespace loom::train

@@ -1,10 +1,11 @@
-// The inner training of logical workers: AdamW steps on a worker's samples, starting from the
-// agreed weights of a round. StepEngine owns what all workers of a process share (the network bound
-// to one weight buffer, the gradient buffer); TrainWorker owns what belongs to one worker (the
-// moments).
+// The training of logical workers: AdamW steps on a worker's samples, starting from the agreed
+// weights of a round, or (methods that step after the reduce) the gradient alone. StepEngine owns
+// what all workers of a process share (the network bound to one weight buffer, the gradient
+// buffer); TrainWorker owns what belongs to one worker (the moments).
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -40,6 +41,7 @@ class StepEngine {
   void ZeroGradients();
 
   std::span<float> gradients() { return gradients_.span(); }
+  std::span<const float> gradients() const { return gradients_.span(); }
   const agreed::TileGrid& grid() const { return grid_; }
   const RunSpec& spec() const { return spec_; }
   model::Model& network() { return *model_; }  ///< Requires: Bind succeeded
@@ -64,16 +66,23 @@ class TrainWorker : public collab::Worker {
 
   Result<collab::WorkDone> Work(const collab::WorkOrder& order, std::span<const float> start,
                                 std::span<float> theta, const std::atomic<bool>& cut) override;
+  Result<collab::WorkDone> Gradient(const collab::WorkOrder& order, std::span<float> weights,
+                                    std::span<float> gradient, float loss_scale) override;
   void Reset() override;
   Bytes SaveState() const override;
   Status RestoreState(ByteView bytes) override;
 
  private:
-  TrainWorker(std::shared_ptr<StepEngine> engine, optim::InnerOptimizer optimizer);
+  TrainWorker(std::shared_ptr<StepEngine> engine, std::optional<optim::InnerOptimizer> optimizer);
 
   std::shared_ptr<StepEngine> engine_;
-  optim::InnerOptimizer optimizer_;
+  std::optional<optim::InnerOptimizer> optimizer_;  ///< none where the step follows the reduce
 };
+
+/// SHA-256 of the gradient of one unit of this run's shapes, on its first weights and made-up
+/// tokens (R27): peers with the same one compute the same units. Thread: one whose runtime is
+/// configured.
+Result<Hash> ProbeKernels(const RunSpec& spec, const LocalConfig& local);
 
 /// The sample numbers of ranges, in order. Error: more than limit of them.
 Result<std::vector<std::uint64_t>> SamplesOf(std::span<const collab::Range> ranges,

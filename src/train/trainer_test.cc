@@ -228,6 +228,36 @@ TEST_F(Trainer, AccumulationChangesOnlyRounding) {
   }
 }
 
+TEST_F(Trainer, AGradientDependsOnSamplesAndWeightsAlone) {
+  const auto worker = Must(TrainWorker::Make(engine_));
+  std::vector<float> first(start_.size()), again(start_.size()), scaled(start_.size());
+  const std::vector<float> before(start_.span().begin(), start_.span().end());
+  const auto done = Must(worker->Gradient(Order(4, 3), start_.span(), first, 1.0F / 24));
+  EXPECT_EQ(done.samples, 3U);
+  EXPECT_EQ(done.tokens, 24U);
+  EXPECT_GT(done.loss_sum, 0);
+  Must(worker->Work(Order(0, 9), start_.span(), theta_.span(), go_));
+  Must(worker->Gradient(Order(50, 3), start_.span(), again, 1.0F / 24));
+  EXPECT_NE(again, first);
+  Must(worker->Gradient(Order(4, 3), start_.span(), again, 1.0F / 24));
+  EXPECT_EQ(again, first) << "neither moments nor what was computed between take part";
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), start_.span().begin()));
+  Must(worker->Gradient(Order(4, 3), start_.span(), scaled, 2.0F / 24));
+  for (std::size_t i = 0; i < first.size(); ++i) ASSERT_EQ(scaled[i], 2 * first[i]) << i;
+}
+
+TEST_F(Trainer, R27TheProbeIsAFunctionOfTheSpec) {
+  LocalConfig local;
+  local.device = "cpu";
+  const Hash probe = Must(ProbeKernels(spec_, local));
+  EXPECT_EQ(Must(ProbeKernels(spec_, local)), probe);
+  RunSpec other = spec_;
+  ++other.sync.seed;
+  EXPECT_NE(Must(ProbeKernels(other, local)), probe);
+  local.compute = "bf16";
+  EXPECT_NE(Must(ProbeKernels(spec_, local)), probe) << "other kernels";
+}
+
 TEST_F(Trainer, LossOfASplitCountsEveryTargetOnce) {
   const auto network = Must(model::Model::Create(
       spec_.model, engine_->grid(), {.device = tensor::Device::kCpu}, start_.span(), {}));

@@ -17,6 +17,7 @@
 
 #include "agreed/adamw.h"
 #include "agreed/combine.h"
+#include "agreed/fixed_point.h"
 #include "agreed/math.h"
 #include "agreed/outer.h"
 #include "agreed/random.h"
@@ -147,6 +148,19 @@ void SumHashes(Isa isa, Hashes& hashes) {
     agreed::Subtract(acc, x, acc, isa);
     subtract.Add(acc);
   }
+  Collector fixed;
+  for (const std::size_t n : kSizes) {
+    std::vector<std::int64_t> acc(n);
+    std::vector<float> out(n);
+    for (std::uint64_t unit = 0; unit < 3; ++unit) {
+      const auto x = Input(n, 40 + unit, true);
+      agreed::AddFixed(acc, x, agreed::ShiftFor(agreed::ExponentOf(x, isa), 8) - 4, isa);
+    }
+    agreed::RoundFixed(acc, 40, out, isa);
+    fixed.Add(std::as_bytes(std::span(acc)));
+    fixed.Add(out);
+  }
+  hashes["fixed_point"] = fixed.Finish();
   hashes["add_scaled"] = add_scaled.Finish();
   hashes["add_scaled_wide"] = add_wide.Finish();
   hashes["add"] = add.Finish();
@@ -187,8 +201,12 @@ void StepHashes(Isa isa, Hashes& hashes) {
   }
   Collector leaves;
   for (const std::size_t n : kSizes) {
-    const auto leaf =
-        agreed::NextStateLeaf(Input(n, 3), Input(n, 4), Input(n, 5), {}, nullptr, isa);
+    const auto grid = agreed::TileGrid::Make({{"x", {n}}}).value();
+    const auto rule = agreed::MakeOuterRule({});
+    auto w = Input(n, 3);
+    auto b = Input(n, 4);
+    bool finite = false;
+    const auto leaf = agreed::NextLeaf(grid, *rule, isa).Of({w, b}, Input(n, 5), {}, true, &finite);
     leaves.Add(leaf.View());
   }
   hashes["next_state_leaf"] = leaves.Finish();

@@ -2,6 +2,7 @@
 // build it with one command.
 #include "agreed/adamw.cc"
 #include "agreed/combine.cc"
+#include "agreed/fixed_point.cc"
 #include "agreed/flat_buffer.cc"
 #include "agreed/fp_control.cc"
 #include "agreed/isa.cc"
@@ -10,6 +11,7 @@
 #include "agreed/random.cc"
 #include "agreed/schedule.cc"
 #include "agreed/state.cc"
+#include "agreed/step.cc"
 #include "agreed/tile_grid.cc"
 #include "base/base.cc"
 #include "codec/bf16.cc"
