@@ -54,7 +54,7 @@ Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& pr
   watcher.join();
   if (node->has_run()) folder.Keep();
   if (!end) return end.error();
-  if (end->state == collab::PeerState::kFailed) return MakeError(end->code, end->reason);
+  if (end->state == collab::PeerState::kFailed) return MakeError(end->code, end->reason, end->hint);
   out.Say("Stopped: {}", end->reason);
   return {};
 }

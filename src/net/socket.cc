@@ -108,6 +108,11 @@ std::string SocketAddress::ip() const {
   return text;
 }
 
+bool SocketAddress::IsLoopback() const {
+  const std::string text = ip();
+  return text.starts_with("127.") || text == "::1";
+}
+
 std::string SocketAddress::ToString() const { return HostPort{ip(), port()}.ToString(); }
 
 Result<Listener> OpenListener(const SocketAddress& address, bool both) {
@@ -137,11 +142,22 @@ Result<int> StartConnect(const SocketAddress& address) {
   if (::connect(fd, address.raw(), address.size()) != 0 && errno != EINPROGRESS) {
     const int code = errno;
     ::close(fd);
-    Error error = SocketFailure("connect to", address, code);
-    if (code == ECONNREFUSED) error.code = Code::kRefused;
-    return error;
+    return ConnectError(address, code);
   }
   return fd;
+}
+
+Error ConnectError(const SocketAddress& address, int code) {
+  const std::string text =
+      fmt::format("cannot connect to {}: {}", address.ToString(), std::strerror(code));
+  switch (code) {
+    case ECONNREFUSED:
+      return MakeError(Code::kRefused, text, "nothing listens there: does the peer run?");
+    case ETIMEDOUT:
+      return MakeError(Code::kTimeout, text, "check the firewall and the port forwarding");
+    default:
+      return MakeError(Code::kUnreachable, text, "this machine has no way there: is it online?");
+  }
 }
 
 int SocketError(int fd) {

@@ -35,6 +35,7 @@ class SocketAddress {
   int family() const { return storage_.ss_family; }
   std::uint16_t port() const;
   void set_port(std::uint16_t port);
+  bool IsLoopback() const;
   std::string ip() const;        ///< without brackets; a mapped IPv4 address as IPv4
   std::string ToString() const;  ///< "IP:PORT" or "[V6]:PORT"
 
@@ -51,8 +52,11 @@ struct Listener {
 /// `both`: an IPv6 socket that takes IPv4 too.
 Result<Listener> OpenListener(const SocketAddress& address, bool both);
 
-/// A socket on which connect() has begun; the caller waits until it is writable.
+/// A socket on which connect() has begun; the caller waits until it is writable. Errors as of
+/// ConnectError, kIo when no socket can be made.
 Result<int> StartConnect(const SocketAddress& address);
+/// What connect() said: kRefused (nothing listens there), kTimeout, or kUnreachable (no way there).
+Error ConnectError(const SocketAddress& address, int code);
 /// The pending error of a socket (0 = connected), as connect() would have reported it.
 int SocketError(int fd);
 Result<SocketAddress> PeerAddress(int fd);

@@ -226,7 +226,7 @@ void Transport::Impl::LosePeer(PeerId id, std::optional<DownReason> reason,
   std::erase_if(dials, [&](auto& entry) {
     const bool ours = entry.second.kind == ConnectionKind::kBulk &&
                       entry.second.session == peer.session && entry.second.expected == id;
-    if (ours) reactor.Cancel(entry.second.timer);
+    if (ours) CancelTimers(entry.second);
     return ours;
   });
   std::vector<Connection*> half_made;
@@ -241,12 +241,7 @@ void Transport::Impl::LosePeer(PeerId id, std::optional<DownReason> reason,
   } else {
     Drop(*peer.control);
   }
-  std::optional<SocketAddress> address;  // where it listens, if it does
-  if (auto where = HostPort::Parse(peer.info.address)) {
-    if (!peer.info.dialled_by_us) where->port = peer.info.listen_port;
-    auto numeric = SocketAddress::Numeric(*where);
-    if (numeric && where->port != 0) address = *numeric;
-  }
+  const std::optional<SocketAddress> address = WhereItListens(peer.info);
   Link* challenger = ChallengerOf(peer);
   if (reason || !address || challenger != nullptr) {
     const DownReason why =

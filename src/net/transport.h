@@ -49,7 +49,8 @@ struct PeerInfo {
   std::uint16_t listen_port = 0;  ///< 0: it only dials out (R35)
   std::uint64_t features = 0;
   std::string version;
-  Bytes hello;  ///< the opaque blob of the layer above
+  Bytes hello;          ///< the opaque blob of the layer above
+  std::string dialled;  ///< the address as given to Dial; empty when the peer dialled
   bool dialled_by_us = false;
 };
 
@@ -147,8 +148,10 @@ class Transport {
   /// the next address with port 0 tries the same. Returns the ports; on an error nothing listens.
   Result<std::vector<std::uint16_t>> Listen(const std::vector<std::string>& addresses);
 
-  /// Starts to connect to HOST:PORT or [V6]:PORT. Ends in OnPeerUp or OnDialFailed, or silently
-  /// when the same peer is up already by another way. `expected` pins the identity.
+  /// Starts to connect to HOST:PORT or [V6]:PORT; the addresses of a name are tried side by side
+  /// with a short stagger. Ends in OnPeerUp or OnDialFailed, or silently when the same peer is up
+  /// already by another way. `expected` pins the identity. Of a connect that failed the code says
+  /// how: kRefused (nothing listens there), kTimeout (no answer), kUnreachable (no way there).
   void Dial(const std::string& address, std::optional<PeerId> expected);
 
   /// Queues a frame without a copy. False when the peer is not up, the queue is full, or the

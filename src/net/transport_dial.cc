@@ -1,8 +1,7 @@
 // Going out: resolving, connecting, the failures of each step, and the probe that tells a closed
 // connection from a dead process.
-#include <cstring>
+#include <algorithm>
 
-#include "base/log.h"
 #include "net/transport_impl.h"
 
 namespace loom::net {
@@ -11,12 +10,23 @@ namespace {
 constexpr int kProbeAttempts = 2;
 constexpr Duration kProbePause = 50ms;
 
-Error ConnectError(const SocketAddress& address, int code) {
-  return MakeError(code == ECONNREFUSED ? Code::kRefused : Code::kUnreachable,
-                   fmt::format("cannot connect to {}: {}", address.ToString(), std::strerror(code)),
-                   code == ECONNREFUSED
-                       ? "nothing listens there: is the peer running, is the port right?"
-                       : "check the address, the firewall and the port forwarding");
+constexpr Duration kStagger = 250ms;  // RFC 8305: before the next endpoint is tried, too
+
+/// One error of all endpoints; its code is that of the one that came furthest.
+Error Joined(const std::vector<Error>& errors) {
+  if (errors.empty()) return MakeError(Code::kUnreachable, "the name has no address");
+  Error out = errors.front();
+  for (std::size_t i = 1; i < errors.size(); ++i) {
+    out.message += "; " + errors[i].message;
+    const auto rank = [](Code code) {
+      return code == Code::kRefused ? 0 : code == Code::kTimeout ? 1 : 2;
+    };
+    if (rank(errors[i].code) < rank(out.code)) {
+      out.code = errors[i].code;
+      out.hint = errors[i].hint;
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -69,60 +79,76 @@ void Transport::Impl::ConnectNext(std::uint64_t id) {
   const auto it = dials.find(id);
   if (it == dials.end()) return;
   Dialling& dial = it->second;
-  dial.watch.reset();
   reactor.Cancel(dial.timer);
   if (dial.next == dial.endpoints.size()) {
-    FailDial(id, DialStep::kConnect,
-             dial.last.value_or(MakeError(Code::kUnreachable, "the name has no address")));
+    if (dial.attempts.empty()) FailDial(id, DialStep::kConnect, Joined(dial.errors));
     return;
   }
-  const SocketAddress endpoint = dial.endpoints[dial.next++];
+  const std::size_t number = dial.next++;
+  const SocketAddress endpoint = dial.endpoints[number];
   auto fd = StartConnect(endpoint);
   if (!fd) {
-    dial.last = fd.error();
-    ConnectNext(id);
+    FailAttempt(id, number, fd.error());
     return;
   }
-  dial.watch = reactor.Watch(*fd);
-  dial.timer = After(options.connect_deadline, [this, id, endpoint] {
-    if (const auto late = dials.find(id); late != dials.end()) {
-      late->second.last =
-          MakeError(Code::kTimeout,
-                    fmt::format("no answer from {} within {:.0f} s", endpoint.ToString(),
-                                Seconds(options.connect_deadline)),
-                    "check the address, the firewall and the port forwarding");
-      ConnectNext(id);
-    }
+  Dialling::Attempt& attempt = dial.attempts[number];
+  attempt.watch = reactor.Watch(*fd);
+  attempt.deadline = After(options.connect_deadline, [this, id, number, endpoint] {
+    FailAttempt(id, number,
+                MakeError(Code::kTimeout,
+                          fmt::format("no answer from {} within {:.0f} s", endpoint.ToString(),
+                                      Seconds(options.connect_deadline)),
+                          "check the address, the firewall and the port forwarding"));
   });
-  dial.watch->WhenWritable([weak = weak_from_this(), id, endpoint] {
-    const auto alive = weak.lock();
-    if (!alive) return;
-    const auto at = alive->dials.find(id);
-    if (at == alive->dials.end()) return;
-    const int code = SocketError(at->second.watch->fd());
-    if (code != 0) {
-      at->second.last = ConnectError(endpoint, code);
-      alive->ConnectNext(id);
-      return;
-    }
-    auto node = alive->dials.extract(at);
-    Dialling& made = node.mapped();
-    alive->reactor.Cancel(made.timer);
-    Link& link = alive->AddLink(std::move(made.watch), false, endpoint.ToString(), made.expected);
-    link.kind = made.kind;
-    link.session = made.session;
-    link.dial_address = made.address;
-    if (made.expected) link.peer = *made.expected;
-    const auto connection = link.connection;
-    connection->Start();
+  if (dial.next < dial.endpoints.size())
+    dial.timer = After(kStagger, [this, id] { ConnectNext(id); });
+  attempt.watch->WhenWritable([weak = weak_from_this(), id, number] {
+    if (const auto alive = weak.lock()) alive->Connected(id, number);
   });
+}
+
+void Transport::Impl::Connected(std::uint64_t id, std::size_t endpoint) {
+  const auto it = dials.find(id);
+  if (it == dials.end() || !it->second.attempts.contains(endpoint)) return;
+  auto& watch = it->second.attempts.at(endpoint).watch;
+  if (const int code = SocketError(watch->fd()); code != 0) {
+    FailAttempt(id, endpoint, ConnectError(it->second.endpoints[endpoint], code));
+    return;
+  }
+  auto socket = std::move(watch);
+  auto node = dials.extract(it);
+  const Dialling& made = node.mapped();
+  CancelTimers(made);
+  Link& link =
+      AddLink(std::move(socket), false, made.endpoints[endpoint].ToString(), made.expected);
+  link.kind = made.kind;
+  link.session = made.session;
+  link.dial_address = made.address;
+  if (made.expected) link.peer = *made.expected;
+  const auto connection = link.connection;
+  connection->Start();
+}
+
+void Transport::Impl::FailAttempt(std::uint64_t id, std::size_t endpoint, Error error) {
+  const auto it = dials.find(id);
+  if (it == dials.end()) return;
+  if (auto attempt = it->second.attempts.extract(endpoint); !attempt.empty()) {
+    reactor.Cancel(attempt.mapped().deadline);
+  }
+  it->second.errors.push_back(std::move(error));
+  ConnectNext(id);
+}
+
+void Transport::Impl::CancelTimers(const Dialling& dial) {
+  reactor.Cancel(dial.timer);
+  for (const auto& [number, attempt] : dial.attempts) reactor.Cancel(attempt.deadline);
 }
 
 void Transport::Impl::FailDial(std::uint64_t id, DialStep step, Error error) {
   const auto node = dials.extract(id);
   if (node.empty()) return;
   const Dialling& dial = node.mapped();
-  reactor.Cancel(dial.timer);
+  CancelTimers(dial);
   if (dial.kind == ConnectionKind::kBulk) {
     LosePeer(*dial.expected, std::nullopt, fmt::format("no bulk connection: {}", error.message));
     return;
@@ -152,6 +178,19 @@ void Transport::Impl::Supersede(const std::string& address, const PeerId& peer) 
             fmt::format("peer {} dialled us at the same time and then went away", peer.Short()),
             "dial again"));
   });
+}
+
+std::optional<SocketAddress> Transport::Impl::WhereItListens(const PeerInfo& peer) {
+  auto where = HostPort::Parse(peer.address);
+  if (!where) return std::nullopt;
+  if (!peer.dialled_by_us) where->port = peer.listen_port;
+  const auto address = SocketAddress::Numeric(*where);
+  if (!address || where->port == 0) return std::nullopt;
+  const auto& announced = peer.announced;
+  const bool its_own =
+      peer.dialled_by_us || address->IsLoopback() ||
+      std::find(announced.begin(), announced.end(), address->ToString()) != announced.end();
+  return its_own ? std::optional(*address) : std::nullopt;
 }
 
 void Transport::Impl::ProbeLost(const PeerId& id) {

@@ -453,6 +453,7 @@ PeerInfo Transport::Impl::InfoOf(const Link& link) const {
                   link.hello.features,
                   link.hello.version,
                   link.hello.blob,
+                  link.dial_address,
                   !link.connection->accepted()};
 }
 

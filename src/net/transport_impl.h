@@ -55,17 +55,22 @@ struct Link {
   Reactor::TimerId deadline = 0;
 };
 
-/// A TCP connection in the making.
+/// A TCP connection in the making: the endpoints that the name has, tried side by side.
 struct Dialling {
+  struct Attempt {
+    std::unique_ptr<FdWatch> watch;
+    Reactor::TimerId deadline = 0;
+  };
+
   std::string address;
   std::optional<PeerId> expected;
   ConnectionKind kind = ConnectionKind::kControl;
   std::uint64_t session = 0;
   std::vector<SocketAddress> endpoints;
   std::size_t next = 0;
-  std::unique_ptr<FdWatch> watch;
-  Reactor::TimerId timer = 0;
-  std::optional<Error> last;
+  std::map<std::size_t, Attempt> attempts;  ///< by the endpoint's place
+  std::vector<Error> errors;
+  Reactor::TimerId timer = 0;  ///< of the look-up, then of the stagger
 };
 
 struct Buckets {
@@ -135,9 +140,15 @@ struct Transport::Impl final : ConnectionHost, std::enable_shared_from_this<Tran
   void Dial(std::string address, std::optional<PeerId> expected);
   void DialBulk(Peer& peer);
   void ConnectNext(std::uint64_t dial);
+  void Connected(std::uint64_t dial, std::size_t endpoint);
+  void FailAttempt(std::uint64_t dial, std::size_t endpoint, Error error);
+  void CancelTimers(const Dialling& dial);
   void FailDial(std::uint64_t dial, DialStep step, Error error);
   void FailLink(Link& link, DialStep step, Error error);
   void Supersede(const std::string& address, const PeerId& peer);
+  /// An address whose refusal means that the peer's process is gone: where it was dialled, or where
+  /// it came from if that is no router's address, which would refuse as well.
+  static std::optional<SocketAddress> WhereItListens(const PeerInfo& peer);
   void ProbeLost(const PeerId& id);
   void FinishLost(const PeerId& id, DownReason reason);
 

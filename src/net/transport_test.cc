@@ -209,6 +209,35 @@ TEST_F(TransportTest, CrossedDialsLeaveOnePairUp) {
   }
 }
 
+TEST_F(TransportTest, SeveralWaysToOnePeerLeaveOneConnection) {
+  TestPeer a(reactor), b(reactor);
+  const auto ports = a.transport->Listen({"*:0"});
+  ASSERT_TRUE(ports.ok());
+  std::vector<std::string> ways;
+  for (int i = 1; i <= 4; ++i) ways.push_back(fmt::format("127.0.0.{}:{}", i, ports->front()));
+  for (const std::string& way : ways) b.transport->Dial(way, a.id);
+  ASSERT_TRUE(Until([&] { return a.transport->IsUp(b.id) && b.transport->IsUp(a.id); }));
+  EXPECT_NE(std::find(ways.begin(), ways.end(), b.ups[0].dialled), ways.end());
+  EXPECT_TRUE(a.ups[0].dialled.empty());
+  ASSERT_TRUE(Until([&] { return a.transport->Stats().unauthenticated == 0; }));
+  ASSERT_TRUE(b.transport->Send(a.id, Channel::kBulk, 20, MakeBlob(Bytes(10))));
+  ASSERT_TRUE(Until([&] { return a.got.size() == 1; }));
+  EXPECT_EQ(a.ups.size(), 1U);
+  EXPECT_EQ(b.ups.size(), 1U);
+  EXPECT_TRUE(a.downs.empty() && b.downs.empty() && b.failed.empty() && a.refused.empty());
+}
+
+TEST_F(TransportTest, ANameIsReachedByWhicheverAddressAnswers) {
+  TestPeer a(reactor), b(reactor);
+  a.Listen();  // on 127.0.0.1 only, where a name may also have ::1
+  b.transport->Dial(
+      fmt::format("localhost:{}", SocketAddress::Numeric(*HostPort::Parse(a.address))->port()),
+      a.id);
+  ASSERT_TRUE(Until([&] { return a.transport->IsUp(b.id) && b.transport->IsUp(a.id); }));
+  EXPECT_TRUE(b.ups[0].dialled.starts_with("localhost:"));
+  EXPECT_EQ(b.ups[0].address, a.address);
+}
+
 TEST_F(TransportTest, ADeadProcessIsToldFromAClosedConnection) {  // R33
   TestPeer a(reactor), b(reactor), c(reactor);
   b.Listen();

@@ -1,13 +1,15 @@
-// The addresses of this machine, for invites: what others on the same networks may dial.
+// The addresses of this machine, for what a peer tells of itself.
 #pragma once
 
-#include <string>
 #include <vector>
+
+#include "swarm/own_addresses.h"
 
 namespace loom::node {
 
-/// Numeric addresses of the interfaces that are up: global and private ones first, loopback last;
-/// link-local ones are left out, since they mean nothing without their interface.
-std::vector<std::string> InterfaceAddresses();
+/// Numeric addresses of the interfaces that are up, loopback included. Left out: link-local ones,
+/// IPv6 ones that are temporary, deprecated or not yet (or never to be) usable, and those of
+/// bridges that exist for this machine's own containers and virtual machines.
+std::vector<swarm::InterfaceAddress> InterfaceAddresses();
 
 }  // namespace loom::node

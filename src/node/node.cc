@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "node/interfaces.h"
 #include "node/owner_key.h"
 
 namespace loom::node {
@@ -130,7 +129,6 @@ void Node::BuildTransport(const RunId& run) {
   transport.run = run;
   transport.generation = 1;
   transport.version = "loom 0.1";
-  if (!options_.local.announce.empty()) transport.announce = {options_.local.announce};
   transport.total = {options_.local.max_up, options_.local.max_down};
   transport.control_caps = {64U << 20, {}};
   transport.bulk_caps = {8U << 20, {}};
@@ -157,33 +155,12 @@ Result<std::vector<std::uint16_t>> Node::Listen() {
   ports_ = *bound;
   const std::string port = std::to_string(ports_[0]);
   LOOM_RETURN_IF_ERROR(folder_.WriteKey("port", AsBytes(port)));
+  RefreshOwnAddresses(reactor_.Now());
   return ports_;
 }
 
-std::vector<std::string> Node::OwnAddresses() const {
-  std::vector<std::string> out;
-  const auto add = [&](std::string host, std::uint16_t port) {
-    const std::string text = swarm::Address{std::move(host), port}.ToString();
-    if (out.size() < swarm::kMaxInviteAddresses &&
-        std::find(out.begin(), out.end(), text) == out.end()) {
-      out.push_back(text);
-    }
-  };
-  if (!options_.local.announce.empty()) out.push_back(options_.local.announce);
-  for (std::size_t i = 0; i < options_.listen.size() && i < ports_.size(); ++i) {
-    const auto address = swarm::ParseAddress(options_.listen[i], true);
-    const bool every = !address || address->host == "0.0.0.0" || address->host == "::";
-    if (!every) {
-      add(address->host, ports_[i]);
-      continue;
-    }
-    for (const std::string& host : InterfaceAddresses()) add(host, ports_[i]);
-  }
-  return out;
-}
-
 Result<NodeEnd> Node::Live() {
-  began_ = reactor_.Now();
+  alone_since_ = reactor_.Now();
   if (!transport_) LOOM_RETURN_IF_ERROR(Listen());
   compute_ = std::make_unique<WorkerThread>(kComputeQueue);
   storage_ = std::make_unique<WorkerThread>(kStorageQueue);
@@ -198,21 +175,16 @@ Result<NodeEnd> Node::Live() {
     Log(LogLevel::kWarn, "control", "{}", control.error().ToString());
   }
   if (options_.invite) {
-    for (const swarm::InviteAddress& a : options_.invite->addresses) {
-      directory_.Learn(a.peer, a.address, swarm::AddressSource::kInvite);
-    }
+    LearnInvite(*options_.invite);
   }
   if (!options_.invite && !options_.invite_token.empty()) {  // of the first start, kept
-    if (const auto invite = swarm::ParseInvite(options_.invite_token)) {
-      for (const swarm::InviteAddress& address : invite->addresses) {
-        directory_.Learn(address.peer, address.address, swarm::AddressSource::kInvite);
-      }
-    }
+    if (const auto invite = swarm::ParseInvite(options_.invite_token)) LearnInvite(*invite);
   }
   if (auto saved = folder_.ReadKey("addresses")) {
     if (auto told = DecodeNodeMessage(kFirstNodeType + 4, *saved)) {
-      for (const auto& e : std::get<Addresses>(*told).entries) {
-        directory_.Learn(e.peer, e.address, swarm::AddressSource::kInvite);
+      const auto& entries = std::get<Addresses>(*told).entries;
+      for (std::size_t i = 0; i < entries.size(); ++i) {
+        directory_.Learn(entries[i].peer, entries[i].address, swarm::AddressSource::kInvite, i);
       }
     }
   }
@@ -246,7 +218,9 @@ void Node::Tick() {
                                                : options_.resume_with)});
     }
   }
+  RefreshOwnAddresses(now);
   DialDue();
+  ShowSearch(now);
   if (peer_) {
     Step([](collab::Peer& core, Time at, collab::Effects& out) { core.OnTick(at, out); });
     if (peer_->state() == collab::PeerState::kStopped ||
@@ -262,9 +236,11 @@ void Node::Tick() {
 }
 
 void Node::DialDue() {
-  for (const auto& candidate : directory_.Due(reactor_.Now(), 4)) {
+  constexpr std::size_t kAtOnce = 8;
+  for (const auto& candidate : directory_.Due(reactor_.Now(), kAtOnce)) {
     const std::string text = candidate.address.ToString();
     dialling_[text] = candidate;
+    reach_.Trying(text, candidate.peer);
     std::optional<PeerId> expected;
     if (!candidate.peer.IsZero()) expected = candidate.peer;
     transport_->Dial(text, expected);

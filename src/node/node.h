@@ -23,6 +23,7 @@
 #include "node/data_writer.h"
 #include "node/disk.h"
 #include "node/node_messages.h"
+#include "node/reach.h"
 #include "node/run_data.h"
 #include "node/worker_thread.h"
 #include "store/peer_folder.h"
@@ -53,6 +54,7 @@ struct NodeEnd {
   collab::PeerState state = collab::PeerState::kStopped;
   std::string reason;
   Code code = Code::kRefused;  ///< of a failed one
+  std::string hint = {};
 };
 
 /// The real disk, for everything that a node keeps.
@@ -106,7 +108,14 @@ class Node final : public net::TransportEvents {
   // node_invite.cc: who may come in
   Result<collab::Admission> CheckInvite(const std::string& token, const collab::Chain& chain) const;
   std::optional<std::string> AdmitPeer(const net::PeerInfo& peer) const;
-  std::vector<std::string> OwnAddresses() const;
+
+  // node_links.cc: where this peer and the others can be reached
+  void RefreshOwnAddresses(Time now);
+  void LearnInvite(const swarm::Invite& invite);
+  void LearnAddresses(const net::PeerInfo& peer);
+  void TellAddresses(const net::PeerInfo& newcomer);
+  void OnAddresses(const PeerId& from, const Addresses& told);
+  void ShowSearch(Time now);
 
   // node_bootstrap.cc: a joiner's way to the run's constant parts
   void BeginBootstrap();
@@ -169,7 +178,10 @@ class Node final : public net::TransportEvents {
   std::unique_ptr<net::ControlServer> control_;
   swarm::Directory directory_;
   std::map<std::string, swarm::Directory::Candidate> dialling_;
-  std::map<PeerId, swarm::Address> known_address_;
+  std::set<PeerId> same_machine_;  ///< connected over loopback
+  std::vector<swarm::Address> own_addresses_;
+  Time own_addresses_read_{};
+  Reach reach_;
   std::vector<std::uint16_t> ports_;
   std::unique_ptr<collab::Peer> peer_;
   std::optional<NodeEnd> end_;
@@ -193,9 +205,9 @@ class Node final : public net::TransportEvents {
   bool told_fetching_ = false;
   std::uint64_t data_bytes_seen_ = 0;  ///< read from sockets, when they last were progress
   Time data_shown_{};
-  Time began_{};
-  Time asked_{};  ///< for the run's record or its lists of pieces
-  std::vector<std::string> reach_failures_;
+  Time asked_{};        ///< for the run's record or its lists of pieces
+  Time alone_since_{};  ///< nobody is connected since
+  Time search_shown_{};
   std::string last_refusal_;  ///< what a member said to this peer while it had no link
   bool reached_ = false;
 

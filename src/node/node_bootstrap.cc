@@ -62,14 +62,7 @@ void Node::OnNodeMessage(const PeerId& from, NodeMessage message) {
         refs, [this](const Hash& id) { return pieces_.contains(id); }, reactor_.Now());
     if (effects) CarryDataFetch(std::move(*effects));
   } else if (const auto* told = std::get_if<Addresses>(&message)) {
-    const std::size_t before = known_address_.size();
-    for (const auto& entry : told->entries) {
-      if (entry.peer == key_.id()) continue;
-      directory_.Learn(entry.peer, entry.address, swarm::AddressSource::kGossip);
-      known_address_.emplace(entry.peer, entry.address);
-    }
-    if (known_address_.size() != before) SaveAddresses();
-    DialDue();
+    OnAddresses(from, *told);
   }
 }
 
@@ -334,14 +327,14 @@ void Node::BootstrapTick() {
     FetchData();
     return;
   }
-  if (reached_ || run_ || now - began_ < kReachLimit - 1s) return;
-  std::string text = "reached nobody of the run in 20 s";
-  std::set<std::string> shown(reach_failures_.begin(), reach_failures_.end());
-  for (const std::string& failure : shown) text += "\n  " + failure;
-  if (shown.empty()) text += "\n  no address answered at all";
-  text +=
-      "\n  next step: check that a member runs and that its port is open, or ask for a new invite";
-  Stop({collab::PeerState::kFailed, text, Code::kUnreachable});
+  if (!up_.empty() || run_ || now - alone_since_ < kReachLimit - 1s) return;
+  Event({{"event", json::Value("unreachable")}, {"tried", json::Value(reach_.Json())}});
+  Stop({collab::PeerState::kFailed,
+        fmt::format("reached nobody of the run in {:.0f} s; {} addresses were tried:{}",
+                    Seconds(kReachLimit), reach_.tried(), reach_.Text()),
+        Code::kUnreachable,
+        "a member must run and be reachable at one of these addresses; a newer invite may have "
+        "others"});
 }
 
 }  // namespace loom::node

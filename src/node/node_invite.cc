@@ -3,6 +3,7 @@
 
 #include "node/node.h"
 #include "node/owner_key.h"
+#include "swarm/own_addresses.h"
 
 namespace loom::node {
 
@@ -17,18 +18,13 @@ Result<std::string> Node::MakeInvite(std::int64_t seconds, std::uint32_t uses) {
   }
   swarm::Invite invite;
   invite.run = run_->id;
-  for (const std::string& text : OwnAddresses()) {
-    LOOM_ASSIGN(const swarm::Address address, swarm::ParseAddress(text));
-    invite.addresses.push_back({address, key_.id()});
-  }
+  std::vector<std::pair<PeerId, std::vector<swarm::Address>>> others;
   if (peer_) {
     for (const collab::Member& m : peer_->chain().head().body.members) {
-      const auto known = known_address_.find(m.id);
-      if (known == known_address_.end() || invite.addresses.size() >= swarm::kMaxInviteAddresses)
-        continue;
-      invite.addresses.push_back({known->second, m.id});
+      if (m.id != key_.id()) others.emplace_back(m.id, directory_.FirstHand(m.id));
     }
   }
+  invite.addresses = swarm::InviteAddresses(key_.id(), own_addresses_, others);
   if (invite.addresses.empty()) {
     return MakeError(Code::kInvalid, "this peer listens nowhere, so an invite would lead nowhere",
                      "start it with: loom host RUN.toml --dir DIR");
@@ -36,6 +32,7 @@ Result<std::string> Node::MakeInvite(std::int64_t seconds, std::uint32_t uses) {
   crypto::RandomBytes(invite.nonce);
   invite.expires = reactor_.WallSeconds() + seconds;
   invite.max_uses = uses;
+  swarm::FitInvite(invite);
   LOOM_ASSIGN(const swarm::Invite made, swarm::SignInvite(std::move(invite), owner));
   return swarm::EncodeInvite(made);
 }

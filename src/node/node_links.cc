@@ -1,42 +1,111 @@
 // What the transport tells: links that come and go, and the frames that arrive over them.
 #include "base/log.h"
+#include "node/interfaces.h"
 #include "node/node.h"
 
 namespace loom::node {
+
+void Node::RefreshOwnAddresses(Time now) {
+  constexpr Duration kEvery = 5s;  // a laptop moves
+  if (ports_.empty() || (own_addresses_read_ != Time{} && now - own_addresses_read_ < kEvery))
+    return;
+  own_addresses_read_ = now;
+  std::vector<swarm::Listening> listening;
+  for (std::size_t i = 0; i < options_.listen.size() && i < ports_.size(); ++i) {
+    const auto where = net::HostPort::Parse(options_.listen[i]);
+    if (where) listening.push_back({where->host, ports_[i]});
+  }
+  std::optional<swarm::Address> announced;
+  if (auto address = swarm::ParseAddress(options_.local.announce)) announced = *std::move(address);
+  auto own = swarm::OwnAddresses(announced, listening, InterfaceAddresses());
+  if (own == own_addresses_) return;
+  own_addresses_ = std::move(own);
+  std::vector<std::string> texts;
+  for (const swarm::Address& address : own_addresses_) texts.push_back(address.ToString());
+  transport_->SetAnnounce(std::move(texts));
+}
+
+void Node::LearnInvite(const swarm::Invite& invite) {
+  for (std::size_t i = 0; i < invite.addresses.size(); ++i) {
+    const swarm::InviteAddress& at = invite.addresses[i];
+    directory_.Learn(at.peer, at.address, swarm::AddressSource::kInvite, i);
+  }
+}
+
+// What a peer says of itself, where it was found, and where its connection came from.
+void Node::LearnAddresses(const net::PeerInfo& info) {
+  const auto remote = swarm::ParseAddress(info.address);
+  const bool over_loopback = remote && remote->IsLoopback();
+  if (over_loopback) same_machine_.insert(info.id);
+  std::vector<swarm::Address> claimed;
+  for (const std::string& text : info.announced) {
+    const auto address = swarm::ParseAddress(text);
+    if (address && address->MeansSomething(over_loopback)) claimed.push_back(*address);
+  }
+  directory_.Claims(info.id, claimed);
+  if (!info.dialled_by_us && remote && info.listen_port != 0) {
+    const swarm::Address observed{remote->host, info.listen_port};
+    directory_.Learn(info.id, observed, swarm::AddressSource::kObserved, claimed.size());
+  }
+  const auto dialled = swarm::ParseAddress(info.dialled);
+  if (dialled) {
+    dialling_.erase(info.dialled);
+    directory_.Connected(*dialled, info.id);
+  } else {
+    directory_.Connected(info.id);
+  }
+  SaveAddresses();
+}
+
+// The newcomer hears of everybody, and everybody connected of the newcomer.
+void Node::TellAddresses(const net::PeerInfo& info) {
+  constexpr std::size_t kEach = 4;
+  const auto add = [&](Addresses& told, const PeerId& whom, bool over_loopback) {
+    std::size_t count = 0;
+    for (const swarm::Address& address : directory_.FirstHand(whom)) {
+      if (count == kEach || told.entries.size() == kMaxToldAddresses) return;
+      if (!address.MeansSomething(over_loopback)) continue;
+      told.entries.push_back({whom, address});
+      ++count;
+    }
+  };
+  std::set<PeerId> known = up_;
+  if (peer_) {
+    for (const collab::Member& m : peer_->chain().head().body.members) known.insert(m.id);
+  }
+  known.erase(info.id);
+  known.erase(key_.id());
+  Addresses others;
+  for (const PeerId& peer : known) add(others, peer, same_machine_.contains(info.id));
+  if (!others.entries.empty()) SendNode(info.id, others);
+  for (const PeerId& other : up_) {
+    if (other == info.id) continue;
+    Addresses newcomer;
+    add(newcomer, info.id, same_machine_.contains(other));
+    if (!newcomer.entries.empty()) SendNode(other, newcomer);
+  }
+}
+
+void Node::OnAddresses(const PeerId& from, const Addresses& told) {
+  const std::size_t before = directory_.size();
+  const bool over_loopback = same_machine_.contains(from);
+  for (std::size_t i = 0; i < told.entries.size(); ++i) {
+    const auto& [peer, address] = told.entries[i];
+    if (peer.IsZero() || !address.MeansSomething(over_loopback)) continue;
+    directory_.Learn(peer, address, swarm::AddressSource::kGossip, i);
+  }
+  if (directory_.size() != before) SaveAddresses();
+  DialDue();
+}
 
 void Node::OnPeerUp(const net::PeerInfo& info) {
   if (stopping_) return;
   reached_ = true;
   up_.insert(info.id);
   last_refusal_.clear();
-  std::vector<std::string> texts = info.announced;
-  if (info.listen_port != 0) {
-    const auto colon = info.address.rfind(':');
-    if (colon != std::string::npos)
-      texts.push_back(info.address.substr(0, colon + 1) + std::to_string(info.listen_port));
-  }
-  for (const std::string& text : texts) {
-    if (auto address = swarm::ParseAddress(text)) {
-      directory_.Learn(info.id, *address, swarm::AddressSource::kPeer);
-      if (known_address_.emplace(info.id, *address).second) SaveAddresses();
-    }
-  }
-  for (const auto& [text, dialled] : dialling_) {
-    if (info.dialled_by_us && text == info.address) directory_.Connected(dialled.address, info.id);
-  }
-  const auto known = known_address_.find(info.id);
-  if (known != known_address_.end()) directory_.Connected(known->second, info.id);
-  Addresses told;
-  for (const auto& [peer, address] : known_address_) {
-    if (peer != info.id && told.entries.size() < kMaxToldAddresses)
-      told.entries.push_back({peer, address});
-  }
-  if (!told.entries.empty()) SendNode(info.id, told);
-  if (known != known_address_.end()) {  // and the others hear of the newcomer
-    for (const PeerId& other : up_) {
-      if (other != info.id) SendNode(other, Addresses{{{info.id, known->second}}});
-    }
-  }
+  reach_.Reached(info.id);
+  LearnAddresses(info);
+  TellAddresses(info);
   Event({{"event", json::Value("connected")},
          {"peer", json::Value(info.id.Hex())},
          {"address", json::Value(info.address)}});
@@ -52,6 +121,8 @@ void Node::OnPeerUp(const net::PeerInfo& info) {
 void Node::OnPeerDown(const PeerId& peer, net::DownReason reason, const std::string& detail) {
   if (stopping_) return;
   up_.erase(peer);
+  same_machine_.erase(peer);
+  if (up_.empty()) alone_since_ = reactor_.Now();
   directory_.Closed(peer, reactor_.Now());
   const bool refused = reason == net::DownReason::kRefusedRedial;
   Log(LogLevel::kDebug, "net", "{} is down: {} {}", peer.Short(), net::DownReasonName(reason),
@@ -110,20 +181,26 @@ void Node::OnPeerHeard(const PeerId& peer) {
 void Node::OnDialFailed(const std::string& address, net::DialStep step, const Error& error) {
   const auto it = dialling_.find(address);
   if (it != dialling_.end()) {
-    directory_.Failed(it->second.address, reactor_.Now());
+    const bool connecting = step == net::DialStep::kConnect;
+    const auto why = connecting && error.code == Code::kRefused       ? swarm::TryResult::kNobody
+                     : connecting && error.code == Code::kUnreachable ? swarm::TryResult::kNoRoute
+                                                                      : swarm::TryResult::kFailed;
+    directory_.Failed(it->second.address, why, reactor_.Now());
     const PeerId expected = it->second.peer;
-    if (step == net::DialStep::kConnect && error.code == Code::kRefused && !expected.IsZero()) {
+    dialling_.erase(it);
+    if (why == swarm::TryResult::kNobody && !expected.IsZero() &&
+        directory_.NobodyThere(expected)) {
       Step([&](collab::Peer& core, Time now, collab::Effects& out) {
         core.OnNobodyThere(expected, now, out);
       });
     }
-    dialling_.erase(it);
   }
   Log(LogLevel::kDebug, "net", "{}: {} failed: {}", address, net::DialStepName(step),
       error.message);
-  if (!reached_ && reach_failures_.size() < 64) {
-    reach_failures_.push_back(
-        fmt::format("{}: {}: {}", address, net::DialStepName(step), error.message));
+  if (reach_.Failed(address, step, error)) {
+    json::Object event = reach_.Json(address);
+    event.insert(event.begin(), {"event", json::Value("unreached")});
+    Event(std::move(event));
   }
   if (step == net::DialStep::kHello && error.code == Code::kRefused && up_.empty() && peer_ &&
       std::exchange(last_refusal_, error.message) != error.message) {
@@ -134,6 +211,20 @@ void Node::OnDialFailed(const std::string& address, net::DialStep step, const Er
     Stop({collab::PeerState::kFailed,
           fmt::format("{} refused this peer: {}", address, error.message)});
   }
+}
+
+// While nobody is connected: that the search goes on, and how it stands.
+void Node::ShowSearch(Time now) {
+  const Duration alone = now - alone_since_;
+  const Duration pause = alone < 30s ? Duration(2s) : Duration(60s);
+  const bool lone = peer_ && peer_->chain().head().body.members.size() <= 1;
+  if (!options_.progress || !up_.empty() || lone || reach_.tried() == 0) return;
+  if (alone < 2s || now - search_shown_ < pause) return;
+  search_shown_ = now;
+  options_.progress(
+      fmt::format("looking for the others: {} addresses tried, none answers as a member; "
+                  "{:.0f} s (loom status shows each)",
+                  reach_.tried(), Seconds(alone)));
 }
 
 void Node::OnRefused(const std::string& remote, const std::string& text) {

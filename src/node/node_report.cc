@@ -87,7 +87,7 @@ json::Object Node::StatusJson() const {
   out.emplace_back("peer", json::Value(key_.id().Hex()));
   out.emplace_back("spec", json::Value(run_ ? train::SpecHash(run_->spec).Hex() : ""));
   json::Array addresses;
-  for (const std::string& a : OwnAddresses()) addresses.push_back(json::Value(a));
+  for (const swarm::Address& a : own_addresses_) addresses.push_back(json::Value(a.ToString()));
   out.emplace_back("addresses", json::Value(std::move(addresses)));
   json::Array waits, critical, peers;
   if (!peer_) {
@@ -144,7 +144,8 @@ json::Object Node::StatusJson() const {
         }
       } else {
         state = "unreachable";
-        reason = "not connected";
+        const std::string tried = reach_.About(id);
+        reason = "not connected" + (tried.empty() ? "" : " (" + tried + ")");
       }
       json::Object peer{{"id", json::Value(id.Hex())},
                         {"state", json::Value(state)},
@@ -161,6 +162,8 @@ json::Object Node::StatusJson() const {
   out.emplace_back("waits_for", json::Value(std::move(waits)));
   out.emplace_back("critical", json::Value(std::move(critical)));
   out.emplace_back("peers", json::Value(std::move(peers)));
+  constexpr std::size_t kMostShown = 24;  // an answer of the control socket has a cap
+  out.emplace_back("unreached", json::Value(reach_.Json(kMostShown)));
   if (transport_) {
     const net::TransportStats stats = transport_->Stats();
     out.emplace_back("bytes_sent", json::Value(stats.written));
@@ -190,7 +193,9 @@ void Node::WriteStatus() {
 // Where the others are must be known after kill -9, too.
 void Node::SaveAddresses() {
   Addresses known;
-  for (const auto& [peer, address] : known_address_) known.entries.push_back({peer, address});
+  for (const auto& [peer, address] : directory_.Known()) {
+    if (known.entries.size() < kMaxToldAddresses) known.entries.push_back({peer, address});
+  }
   if (!storage_->Post([this, bytes = EncodeNodeMessage(known)] {
         if (const Status written = folder_.WriteKey("addresses", bytes); !written) {
           Log(LogLevel::kWarn, "status", "{}", written.error().ToString());

@@ -23,37 +23,73 @@ std::optional<std::array<std::uint8_t, 4>> ParseIpv4(std::string_view text) {
   return text.empty() ? std::optional(out) : std::nullopt;
 }
 
-bool IsHexDigit(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
+using Ipv6 = std::array<std::uint16_t, 8>;
 
 /// Groups of 1 to 4 hex digits, 8 of them or fewer around one "::", an IPv4 tail for two of them.
-bool IsIpv6Literal(std::string_view text) {
+std::optional<Ipv6> ParseIpv6(std::string_view text) {
   const std::size_t gap = text.find("::");
   if (gap != std::string_view::npos && text.find("::", gap + 1) != std::string_view::npos) {
-    return false;
+    return std::nullopt;
   }
-  std::size_t groups = 0;
-  const auto count = [&](std::string_view part) {
+  const auto groups_of = [](std::string_view part) -> std::optional<std::vector<std::uint16_t>> {
+    std::vector<std::uint16_t> groups;
     while (!part.empty()) {
       const std::size_t colon = part.find(':');
       const std::string_view group = part.substr(0, colon);
       const bool last = colon == std::string_view::npos;
-      if (last && ParseIpv4(group)) {
-        groups += 2;
+      if (const auto v4 = last ? ParseIpv4(group) : std::nullopt) {
+        groups.push_back(static_cast<std::uint16_t>((*v4)[0] << 8 | (*v4)[1]));
+        groups.push_back(static_cast<std::uint16_t>((*v4)[2] << 8 | (*v4)[3]));
       } else {
-        if (group.empty() || group.size() > 4) return false;
-        if (!std::all_of(group.begin(), group.end(), IsHexDigit)) return false;
-        ++groups;
+        std::uint16_t value = 0;
+        const auto [end, error] =
+            std::from_chars(group.data(), group.data() + group.size(), value, 16);
+        const bool whole = error == std::errc() && end == group.data() + group.size();
+        if (!whole || group.size() > 4 || groups.size() == 8) return std::nullopt;
+        groups.push_back(value);
       }
-      if (last) return true;
+      if (last) break;
       part.remove_prefix(colon + 1);
-      if (part.empty()) return false;
+      if (part.empty()) return std::nullopt;
     }
-    return true;
+    return groups;
   };
-  if (gap == std::string_view::npos) return count(text) && groups == 8;
-  return count(text.substr(0, gap)) && count(text.substr(gap + 2)) && groups < 8;
+  const bool whole = gap == std::string_view::npos;
+  const auto head = groups_of(text.substr(0, gap));
+  const auto tail = whole ? std::vector<std::uint16_t>{} : groups_of(text.substr(gap + 2));
+  if (!head || !tail) return std::nullopt;
+  const std::size_t groups = head->size() + tail->size();
+  if (whole ? groups != 8 : groups > 7) return std::nullopt;
+  Ipv6 out{};
+  std::copy(head->begin(), head->end(), out.begin());
+  std::copy_backward(tail->begin(), tail->end(), out.end());
+  return out;
+}
+
+AddressScope ScopeOf(const std::array<std::uint8_t, 4>& a) {
+  if (a[0] == 127) return AddressScope::kLoopback;
+  const bool link_local = a[0] == 169 && a[1] == 254;
+  if (a[0] == 0 || a[0] >= 224 || link_local) return AddressScope::kNowhere;
+  const bool rfc_1918 =
+      a[0] == 10 || (a[0] == 172 && a[1] >= 16 && a[1] < 32) || (a[0] == 192 && a[1] == 168);
+  const bool shared = a[0] == 100 && a[1] >= 64 && a[1] < 128;
+  return rfc_1918 || shared ? AddressScope::kPrivate : AddressScope::kGlobal;
+}
+
+AddressScope ScopeOf(const Ipv6& a) {
+  const bool leading_zeros = std::all_of(a.begin(), a.begin() + 5, [](auto g) { return g == 0; });
+  if (leading_zeros && a[5] == 0xffff) {  // an IPv4 address in IPv6 clothes
+    return ScopeOf(
+        std::array{static_cast<std::uint8_t>(a[6] >> 8), static_cast<std::uint8_t>(a[6] & 255),
+                   static_cast<std::uint8_t>(a[7] >> 8), static_cast<std::uint8_t>(a[7] & 255)});
+  }
+  if (leading_zeros && a[5] == 0 && a[6] == 0 && a[7] <= 1) {
+    return a[7] == 1 ? AddressScope::kLoopback : AddressScope::kNowhere;
+  }
+  const bool link_local = (a[0] & 0xffc0) == 0xfe80;
+  const bool multicast = (a[0] & 0xff00) == 0xff00;
+  if (link_local || multicast) return AddressScope::kNowhere;
+  return (a[0] & 0xfe00) == 0xfc00 ? AddressScope::kPrivate : AddressScope::kGlobal;
 }
 
 bool IsName(std::string_view host) {
@@ -87,20 +123,16 @@ Error Bad(std::string_view text, std::string_view what) {
 
 bool Address::IsIpv4() const { return ParseIpv4(host).has_value(); }
 
-bool Address::IsLoopback() const {
-  const auto v4 = ParseIpv4(host);
-  return (v4 && (*v4)[0] == 127) || host == "::1" || host == "localhost";
+AddressScope Address::Scope() const {
+  if (const auto v4 = ParseIpv4(host)) return ScopeOf(*v4);
+  if (const auto v6 = ParseIpv6(host)) return ScopeOf(*v6);
+  if (host == "localhost" || host.ends_with(".localhost")) return AddressScope::kLoopback;
+  return host.ends_with(".local") ? AddressScope::kPrivate : AddressScope::kGlobal;
 }
 
-bool Address::IsPrivate() const {
-  if (const auto v4 = ParseIpv4(host)) {
-    const auto& a = *v4;
-    return a[0] == 10 || (a[0] == 172 && a[1] >= 16 && a[1] < 32) || (a[0] == 192 && a[1] == 168) ||
-           (a[0] == 169 && a[1] == 254);
-  }
-  if (!IsIpv6()) return host.ends_with(".local");
-  return host.starts_with("fc") || host.starts_with("fd") || host.starts_with("fe8") ||
-         host.starts_with("fe9") || host.starts_with("fea") || host.starts_with("feb");
+bool Address::MeansSomething(bool over_loopback) const {
+  const AddressScope scope = Scope();
+  return scope != AddressScope::kNowhere && (over_loopback || scope != AddressScope::kLoopback);
 }
 
 std::string Address::ToString() const {
@@ -114,7 +146,7 @@ Result<Address> ParseAddress(std::string_view text, bool allow_port_zero) {
     const std::size_t close = text.find(']');
     if (close == std::string_view::npos) return Bad(text, "'[' without ']'");
     host = text.substr(1, close - 1);
-    if (!IsIpv6Literal(host)) return Bad(text, "what stands in brackets is no IPv6 address");
+    if (!ParseIpv6(host)) return Bad(text, "what stands in brackets is no IPv6 address");
     if (close + 1 >= text.size() || text[close + 1] != ':') return Bad(text, "the port is missing");
     port = text.substr(close + 2);
   } else {

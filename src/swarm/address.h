@@ -12,6 +12,14 @@ namespace loom::swarm {
 
 inline constexpr std::size_t kMaxHostLength = 253;
 
+/// From where an address can be dialled.
+enum class AddressScope : std::uint8_t {
+  kGlobal,   ///< a name, or an IP address that works from everywhere
+  kPrivate,  ///< RFC 1918, shared (100.64.0.0/10), unique local, *.local: within one network or VPN
+  kLoopback,  ///< 127.0.0.0/8, ::1, localhost: on one machine
+  kNowhere,   ///< link-local without its interface, unspecified, multicast, reserved
+};
+
 /// An address that can be dialled. The host is a name or an IP literal, without brackets.
 struct Address {
   std::string host;
@@ -21,10 +29,11 @@ struct Address {
   bool operator==(const Address&) const = default;
   bool IsIpv6() const { return host.find(':') != std::string::npos; }
   bool IsIpv4() const;
-  /// 127.0.0.0/8, ::1 or localhost.
-  bool IsLoopback() const;
-  /// RFC 1918, link-local and unique local ranges: works inside one network only.
-  bool IsPrivate() const;
+  AddressScope Scope() const;
+  bool IsLoopback() const { return Scope() == AddressScope::kLoopback; }
+  /// Whether a peer may be told of it, or believed about it, over a connection of that kind: a
+  /// loopback address means something on the same machine only.
+  bool MeansSomething(bool over_loopback) const;
   std::string ToString() const;
 };
 

@@ -21,20 +21,25 @@ std::uint64_t HashOf(const Address& address) {
 }  // namespace
 
 Directory::RankKey Directory::Rank(const Address& address, const Entry& entry) const {
-  // Smaller is better: what worked before, few failures, better sources, addresses that can work
-  // from everywhere; then a seeded order, so that joiners do not all knock at one door.
-  const int scope = address.IsLoopback() ? 2 : address.IsPrivate() ? 1 : 0;
-  return {!entry.worked, entry.failures, -static_cast<int>(entry.source), scope,
+  // The draw differs between peers, so that joiners do not all knock at one door.
+  return {!entry.worked,
+          entry.failures,
+          -static_cast<int>(entry.source),
+          entry.order,
+          static_cast<int>(address.Scope()),
           Mix(seed_ ^ HashOf(address))};
 }
 
-void Directory::Learn(const PeerId& peer, const Address& address, AddressSource source) {
-  if (!peer.IsZero() && peer == self_) return;
+void Directory::Learn(const PeerId& peer, const Address& address, AddressSource source,
+                      std::size_t order) {
+  if ((!peer.IsZero() && peer == self_) || !address.MeansSomething(true)) return;
+  const auto place = static_cast<std::uint8_t>(std::min<std::size_t>(order, UINT8_MAX));
   const auto known = entries_.find(address);
   if (known != entries_.end()) {
     Entry& entry = known->second;
     if (source >= entry.source) {
       entry.source = source;
+      entry.order = place;
       if (!peer.IsZero()) entry.peer = peer;
     } else if (entry.peer.IsZero()) {
       entry.peer = peer;
@@ -45,7 +50,19 @@ void Directory::Learn(const PeerId& peer, const Address& address, AddressSource 
   Entry entry;
   entry.peer = peer;
   entry.source = source;
+  entry.order = place;
   entries_.emplace(address, entry);
+}
+
+void Directory::Claims(const PeerId& peer, const std::vector<Address>& addresses) {
+  for (auto& [address, entry] : entries_) {
+    if (entry.peer == peer && entry.source >= AddressSource::kObserved) {
+      entry.source = AddressSource::kGossip;
+    }
+  }
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    Learn(peer, addresses[i], AddressSource::kPeer, i);
+  }
 }
 
 bool Directory::MakeRoom(const PeerId& peer, AddressSource source) {
@@ -59,8 +76,8 @@ bool Directory::MakeRoom(const PeerId& peer, AddressSource source) {
     const bool same = !peer.IsZero() && it->second.peer == peer;
     of_peer += same ? 1 : 0;
     if (it->second.trying || it->second.source > source) continue;
-    if (it->second.worked && it->second.failures == 0) continue;
     if (same && worse(it, worst_of_peer)) worst_of_peer = it;
+    if (it->second.worked && it->second.failures == 0) continue;
     if (worse(it, worst)) worst = it;
   }
   if (of_peer >= kMaxAddressesPerPeer) {
@@ -74,11 +91,16 @@ bool Directory::MakeRoom(const PeerId& peer, AddressSource source) {
 }
 
 std::vector<Directory::Candidate> Directory::Due(Time now, std::size_t max) {
-  std::set<PeerId> busy;
-  std::vector<std::map<Address, Entry>::iterator> due;
+  std::map<PeerId, Time> begun;  // the newest try of each peer that is being tried
+  std::vector<Entries::iterator> due;
+  std::size_t trying = 0;
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-    if (it->second.trying && !it->second.peer.IsZero()) busy.insert(it->second.peer);
-    if (!it->second.trying && it->second.next <= now && !connected_.contains(it->second.peer)) {
+    const Entry& entry = it->second;
+    if (entry.trying) {
+      ++trying;
+      Time& newest = begun.try_emplace(entry.peer, entry.began).first->second;
+      newest = std::max(newest, entry.began);
+    } else if (entry.next <= now && !connected_.contains(entry.peer)) {
       due.push_back(it);
     }
   }
@@ -87,26 +109,19 @@ std::vector<Directory::Candidate> Directory::Due(Time now, std::size_t max) {
   });
   std::vector<Candidate> out;
   for (const auto& it : due) {
-    if (out.size() >= max) break;
+    if (out.size() >= max || trying >= kMaxTrying) break;
     Entry& entry = it->second;
-    if (!entry.peer.IsZero() && !busy.insert(entry.peer).second) continue;
+    const auto newest = begun.find(entry.peer);
+    if (!entry.peer.IsZero()) {
+      if (newest != begun.end() && now - newest->second < kStagger) continue;
+      begun[entry.peer] = now;
+    }
     entry.trying = true;
+    entry.began = now;
+    ++trying;
     out.push_back({entry.peer, it->first});
   }
   return out;
-}
-
-std::optional<Time> Directory::NextDue() const {
-  std::set<PeerId> busy;
-  for (const auto& [address, entry] : entries_) {
-    if (entry.trying && !entry.peer.IsZero()) busy.insert(entry.peer);
-  }
-  std::optional<Time> next;
-  for (const auto& [address, entry] : entries_) {
-    if (entry.trying || connected_.contains(entry.peer) || busy.contains(entry.peer)) continue;
-    if (!next || entry.next < *next) next = entry.next;
-  }
-  return next;
 }
 
 void Directory::Connected(const Address& address, const PeerId& peer) {
@@ -116,19 +131,28 @@ void Directory::Connected(const Address& address, const PeerId& peer) {
       entries_.erase(it);
       return;
     }
-    it->second.trying = false;
     it->second.worked = true;
     it->second.failures = 0;
+    it->second.last = TryResult::kNone;
     it->second.peer = peer;
   }
-  if (peer != self_) connected_.insert(peer);
+  Connected(peer);
 }
 
-void Directory::Failed(const Address& address, Time now) {
+void Directory::Connected(const PeerId& peer) {
+  if (peer == self_) return;
+  connected_.insert(peer);
+  for (auto& [address, entry] : entries_) {
+    if (entry.peer == peer) entry.trying = false;
+  }
+}
+
+void Directory::Failed(const Address& address, TryResult why, Time now) {
   const auto it = entries_.find(address);
   if (it == entries_.end()) return;
   Entry& entry = it->second;
   entry.trying = false;
+  entry.last = why;
   entry.failures = std::min<std::uint32_t>(entry.failures + 1, 1000);
   entry.next = now + Backoff(address, entry.failures);
 }
@@ -142,17 +166,53 @@ void Directory::Closed(const PeerId& peer, Time now) {
   }
 }
 
-std::vector<Address> Directory::AddressesOf(const PeerId& peer) const {
-  std::vector<std::map<Address, Entry>::const_iterator> found;
+bool Directory::NobodyThere(const PeerId& peer) const {
+  bool refused = false;
+  bool unknown = false;
+  for (const auto& [address, entry] : entries_) {
+    if (entry.peer != peer) continue;
+    const bool here = entry.last == TryResult::kNobody;
+    if (here && entry.worked) return true;
+    refused = refused || here;
+    unknown = unknown || !(here || entry.last == TryResult::kNoRoute);
+  }
+  return refused && !unknown;
+}
+
+std::vector<Directory::Entries::const_iterator> Directory::Ranked(const PeerId& peer) const {
+  std::vector<Entries::const_iterator> found;
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
     if (it->second.peer == peer) found.push_back(it);
   }
   std::sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {
     return Rank(a->first, a->second) < Rank(b->first, b->second);
   });
+  return found;
+}
+
+std::vector<Address> Directory::AddressesOf(const PeerId& peer) const {
   std::vector<Address> out;
-  out.reserve(found.size());
-  for (const auto& it : found) out.push_back(it->first);
+  for (const auto& it : Ranked(peer)) out.push_back(it->first);
+  return out;
+}
+
+std::vector<Address> Directory::FirstHand(const PeerId& peer) const {
+  std::vector<Address> out;
+  for (const auto& it : Ranked(peer)) {
+    if (it->second.source == AddressSource::kPeer || it->second.worked) out.push_back(it->first);
+  }
+  return out;
+}
+
+std::vector<Directory::Candidate> Directory::Known() const {
+  std::set<PeerId> peers;
+  for (const auto& [address, entry] : entries_) {
+    if (!entry.peer.IsZero()) peers.insert(entry.peer);
+  }
+  std::vector<Candidate> out;
+  for (const PeerId& peer : peers) {
+    for (const Address& address : AddressesOf(peer)) out.push_back({peer, address});
+  }
   return out;
 }
 

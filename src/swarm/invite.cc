@@ -109,6 +109,13 @@ Bytes InviteBody(const Invite& invite) {
   return std::move(out).Take();
 }
 
+/// Characters of the token, with its signature.
+std::size_t TokenChars(const Invite& invite) {
+  const std::size_t bytes =
+      kHeadBytes + InviteBody(invite).size() + invite.signature.bytes.size() + kChecksumBytes;
+  return kPrefix.size() + (8 * bytes + 4) / 5;
+}
+
 template <class Fixed>
 Fixed GetFixed(wire::Reader& in) {
   Fixed out;
@@ -189,6 +196,12 @@ bool VerifyDelegation(const Delegation& delegation, const RunId& run) {
                         delegation.signature);
 }
 
+void FitInvite(Invite& invite) {
+  while (invite.addresses.size() > 1 && TokenChars(invite) > kMaxInviteChars) {
+    invite.addresses.pop_back();
+  }
+}
+
 Result<Invite> SignInvite(Invite invite, const crypto::SigningKey& issuer) {
   if (invite.addresses.empty() || invite.addresses.size() > kMaxInviteAddresses) {
     return MakeError(Code::kInvalid, fmt::format("an invite carries 1 to {} addresses, not {}",
@@ -206,6 +219,10 @@ Result<Invite> SignInvite(Invite invite, const crypto::SigningKey& issuer) {
   invite.issuer = issuer.public_key();
   if (invite.delegation && invite.delegation->member != invite.issuer) {
     return MakeError(Code::kInvalid, "the delegation is for another key than the one that signs");
+  }
+  if (TokenChars(invite) > kMaxInviteChars) {
+    return MakeError(Code::kLimit, fmt::format("an invite of {} characters, the limit is {}",
+                                               TokenChars(invite), kMaxInviteChars));
   }
   invite.signature = issuer.Sign(kInviteDomain, InviteBody(invite));
   return invite;

@@ -63,7 +63,10 @@ struct Invite {
   bool operator==(const Invite&) const = default;
 };
 
-/// Fills in issuer and signature. kInvalid: no address, too many, a zero number of uses.
+/// Takes addresses from the end, but for the first one, until the token fits kMaxInviteChars.
+void FitInvite(Invite& invite);
+/// Fills in issuer and signature. kInvalid: no address, too many, a zero number of uses; kLimit: a
+/// token longer than kMaxInviteChars.
 Result<Invite> SignInvite(Invite invite, const crypto::SigningKey& issuer);
 std::string EncodeInvite(const Invite& invite);
 /// Checks form, checksum and signatures, each failure with its own message: wrong prefix, a

@@ -1,68 +1,16 @@
-// Addresses, invites (R15) and the directory.
+// Invites (R15).
 #include "swarm/invite.h"
 
 #include <gtest/gtest.h>
 
-#include <set>
+#include <algorithm>
 
 #include "crypto/hash.h"
-#include "swarm/directory.h"
 
 namespace loom::swarm {
 namespace {
 
 Address At(std::string_view text) { return *ParseAddress(text); }
-
-TEST(Address, ParsesAndPrints) {
-  for (const std::string text : {"node.example:4001", "10.0.0.2:1", "[2001:db8::1]:65535",
-                                 "[::1]:7", "[::ffff:1.2.3.4]:9", "localhost:80"}) {
-    const auto address = ParseAddress(text);
-    ASSERT_TRUE(address) << text << ": " << address.error().ToString();
-    EXPECT_EQ(address->ToString(), text);
-  }
-  EXPECT_EQ(At("Node.Example:1").host, "node.example");
-  EXPECT_TRUE(At("127.0.0.9:1").IsLoopback());
-  EXPECT_TRUE(At("[::1]:1").IsLoopback());
-  EXPECT_TRUE(At("192.168.1.1:1").IsPrivate());
-  EXPECT_TRUE(At("[fd00::1]:1").IsPrivate());
-  EXPECT_FALSE(At("8.8.8.8:1").IsPrivate());
-  EXPECT_TRUE(ParseAddress("0.0.0.0:0", true));
-}
-
-TEST(Address, RefusesWithAReason) {
-  for (const std::string text : {"",
-                                 "host",
-                                 "host:",
-                                 ":1",
-                                 "host:0",
-                                 "host:65536",
-                                 "host:-1",
-                                 "host:1x",
-                                 "::1:1",
-                                 "[::1]",
-                                 "[::1]1",
-                                 "[::1:1",
-                                 "[host]:1",
-                                 "1.2.3:1",
-                                 "1.2.3.256:1",
-                                 "01.2.3.4:1",
-                                 "ho st:1",
-                                 "-a:1",
-                                 "a..b:1",
-                                 "[1::2::3]:1",
-                                 "[1:2:3:4:5:6:7:8:9]:1",
-                                 "[12345::]:1",
-                                 "a/b:1",
-                                 "[:1]:1",
-                                 "[1:]:1",
-                                 "host.:1x"}) {
-    const auto address = ParseAddress(text);
-    ASSERT_FALSE(address) << text;
-    EXPECT_EQ(address.error().code, Code::kInvalid);
-    EXPECT_FALSE(address.error().hint.empty());
-  }
-  EXPECT_FALSE(ParseAddress(std::string(300, 'a') + ":1"));
-}
 
 class InviteTest : public testing::Test {
  protected:
@@ -180,89 +128,29 @@ TEST_F(InviteTest, RefusesToSignWhatNobodyCouldUse) {
   EXPECT_FALSE(SignInvite(draft, owner_));
 }
 
-PeerId Peer(int i) {
-  PeerId id;
-  id.bytes[0] = static_cast<std::byte>(i);
-  id.bytes[1] = static_cast<std::byte>(i >> 8);
-  id.bytes[31] = std::byte{1};
-  return id;
-}
-
-TEST(Directory, TriesBetterSourcesFirstAndBacksOff) {
-  Directory directory(Peer(0), 7);
-  const Time start{};
-  directory.Learn(Peer(0), At("self:1"), AddressSource::kPeer);
-  directory.Learn(Peer(1), At("gossip:1"), AddressSource::kGossip);
-  directory.Learn(Peer(1), At("direct:1"), AddressSource::kPeer);
-  directory.Learn({}, At("invite:1"), AddressSource::kInvite);
-  EXPECT_EQ(directory.size(), 3u) << "never ourselves";
-  auto due = directory.Due(start, 10);
-  ASSERT_EQ(due.size(), 2u) << "one address of a peer at a time";
-  EXPECT_EQ(due[0].address, At("direct:1"));
-  EXPECT_EQ(due[1].address, At("invite:1"));
-  EXPECT_TRUE(directory.Due(start, 10).empty()) << "both are being tried";
-
-  directory.Failed(At("direct:1"), start);
-  due = directory.Due(start, 10);
-  ASSERT_EQ(due.size(), 1u);
-  EXPECT_EQ(due[0].address, At("gossip:1")) << "the other address of the same peer";
-  directory.Connected(At("gossip:1"), Peer(1));
-  directory.Connected(At("invite:1"), Peer(2));
-  EXPECT_TRUE(directory.Due(start + 1h, 10).empty());
-  EXPECT_FALSE(directory.NextDue());
-
-  directory.Closed(Peer(1), start);
-  ASSERT_TRUE(directory.NextDue());
-  due = directory.Due(start + 2s, 10);
-  ASSERT_EQ(due.size(), 1u);
-  EXPECT_EQ(due[0].address, At("gossip:1")) << "what worked comes first";
-}
-
-TEST(Directory, BackoffGrowsToItsLimitWithJitter) {
-  std::set<Duration> firsts;
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    Directory directory(Peer(0), seed);
-    directory.Learn(Peer(1), At("a:1"), AddressSource::kInvite);
-    Time now{};
-    Duration last{};
-    for (int i = 0; i < 20; ++i) {
-      ASSERT_EQ(directory.Due(now, 1).size(), 1u);
-      directory.Failed(At("a:1"), now);
-      last = *directory.NextDue() - now;
-      if (i == 0) firsts.insert(last);
-      EXPECT_GE(last, kFirstRetry / 2);
-      EXPECT_LE(last, kLastRetry);
-      now = *directory.NextDue();
-    }
-    EXPECT_GE(last, kLastRetry / 2);
+TEST_F(InviteTest, AddressesThatDoNotFitTheTokenAreLeftOutFromTheEnd) {
+  Invite draft = Draft();
+  draft.addresses.clear();
+  for (char c = 'a'; c < 'a' + 8; ++c) {
+    std::string host;
+    for (int label = 0; label < 4; ++label) host += std::string(62, c) + ".";
+    host.pop_back();
+    draft.addresses.push_back({Address{host, 65535}, Key("host").id()});
   }
-  EXPECT_GT(firsts.size(), 10u);
-}
-
-TEST(Directory, CapsHoldAndBetterKnowledgeReplacesWorse) {
-  Directory directory(Peer(0), 1);
-  for (std::uint16_t i = 1; i <= 100; ++i) {
-    directory.Learn(Peer(1), Address{"a", i}, AddressSource::kGossip);
-  }
-  EXPECT_EQ(directory.AddressesOf(Peer(1)).size(), kMaxAddressesPerPeer);
-  directory.Learn(Peer(1), At("record:1"), AddressSource::kRecord);
-  EXPECT_EQ(directory.AddressesOf(Peer(1)).size(), kMaxAddressesPerPeer);
-  EXPECT_EQ(directory.AddressesOf(Peer(1))[0], At("record:1"));
-  for (int i = 2; i < 4300; ++i) {
-    directory.Learn(Peer(i), Address{fmt::format("h{}", i), 1}, AddressSource::kGossip);
-  }
-  EXPECT_LE(directory.size(), kMaxKnownAddresses);
-  EXPECT_EQ(directory.AddressesOf(Peer(1))[0], At("record:1")) << "gossip never displaces it";
-  directory.Forget(Peer(1));
-  EXPECT_TRUE(directory.AddressesOf(Peer(1)).empty());
-}
-
-TEST(Directory, AnAddressThatLeadsToOurselvesIsForgotten) {
-  Directory directory(Peer(0), 1);
-  directory.Learn({}, At("me:1"), AddressSource::kInvite);
-  ASSERT_EQ(directory.Due(Time{}, 1).size(), 1u);
-  directory.Connected(At("me:1"), Peer(0));
-  EXPECT_EQ(directory.size(), 0u);
+  draft.delegation = MakeDelegation(owner_, draft.run, member_.public_key(), 1'900'000'000, true);
+  EXPECT_EQ(SignInvite(draft, member_).error().code, Code::kLimit);
+  const auto all = draft.addresses;
+  FitInvite(draft);
+  ASSERT_LT(draft.addresses.size(), 8u);
+  EXPECT_TRUE(std::equal(draft.addresses.begin(), draft.addresses.end(), all.begin()));
+  const auto signed_one = SignInvite(draft, member_);
+  ASSERT_TRUE(signed_one) << signed_one.error().ToString();
+  const std::string token = EncodeInvite(*signed_one);
+  EXPECT_LE(token.size(), kMaxInviteChars);
+  EXPECT_TRUE(ParseInvite(token));
+  draft.addresses = {all.begin(),
+                     all.begin() + static_cast<std::ptrdiff_t>(draft.addresses.size()) + 1};
+  EXPECT_FALSE(SignInvite(draft, member_)) << "one more would be too long";
 }
 
 }  // namespace

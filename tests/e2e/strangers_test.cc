@@ -6,6 +6,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <map>
+
+#include "crypto/keys.h"
+#include "net/socket.h"
+#include "swarm/invite.h"
 #include "tests/e2e/swarm_process.h"
 
 namespace loom::e2e {
@@ -84,15 +90,60 @@ TEST_F(Strangers, AUsedUpInviteIsRefused) {
   ASSERT_TRUE(UntilRound({&host, &second}, host.round + 1, 2));
 }
 
-TEST_F(Strangers, AJoinerThatReachesNobodySaysWhichAddressAndStepWithin20Seconds) {
-  Peer& host = Host("host");
-  const std::string port = std::to_string(PortOf(host));
-  Kill(host);
-  const Ended ended = Run({"join", host.invite, "--dir", Path("alone")}, 40s);
-  EXPECT_NE(ended.code, 0);
+std::string Text(const json::Value& value, std::string_view key) {
+  const json::Value* found = value.Find(key);
+  return found != nullptr && found->AsString() != nullptr ? *found->AsString() : "";
+}
+
+/// A TCP port that takes connections and says nothing; or, closed again, one that refuses.
+net::Listener OpenPort() {
+  return *net::OpenListener(*net::SocketAddress::Numeric({"127.0.0.1", 0}), false);
+}
+
+TEST_F(Strangers, AJoinerThatReachesNobodyNamesEveryAddressAndItsStepWithin20Seconds) {
+  Peer& other = Host("other");  // a peer of another run, with another key
+  const net::Listener mute = OpenPort();
+  const net::Listener closed = OpenPort();
+  ::close(closed.fd);
+  const auto owner = crypto::SigningKey::Generate();
+  swarm::Invite draft;
+  draft.run.bytes.fill(std::byte{5});
+  draft.expires = SystemClock().WallSeconds() + 3600;
+  const std::map<std::string, std::pair<std::string, std::string>> expected{
+      {fmt::format("127.0.0.1:{}", closed.port), {"connect", "refused"}},
+      {fmt::format("127.0.0.1:{}", mute.port), {"tls", "timeout"}},
+      {fmt::format("127.0.0.1:{}", PortOf(other)), {"pin", "conflict"}},
+      {"nowhere.invalid:4711", {"resolve", ""}}};
+  for (const auto& [address, failure] : expected) {
+    draft.addresses.push_back({*swarm::ParseAddress(address), owner.id()});
+  }
+  const std::string token = swarm::EncodeInvite(*swarm::SignInvite(draft, owner));
+  const Ended ended = Run({"join", token, "--json", "--dir", Path("alone")}, 40s);
+  ::close(mute.fd);
+  EXPECT_EQ(ended.code, 8) << ended.log;
   EXPECT_LT(ended.seconds, 25.0);  // 20 s, and what the process needs to start and stop
-  EXPECT_NE(ended.log.find(port), std::string::npos) << ended.log;
-  EXPECT_NE(ended.log.find("connect"), std::string::npos) << ended.log;
+
+  const auto last = std::find_if(ended.said.begin(), ended.said.end(), [](const json::Value& said) {
+    return Text(said, "event") == "unreachable";
+  });
+  ASSERT_NE(last, ended.said.end()) << ended.log;
+  const json::Array& tried = *last->Find("tried")->AsArray();
+  EXPECT_EQ(tried.size(), expected.size());
+  for (const json::Value& one : tried) {
+    const auto known = expected.find(Text(one, "address"));
+    ASSERT_NE(known, expected.end()) << Text(one, "address");
+    const auto& [step, code] = known->second;
+    EXPECT_EQ(Text(one, "step"), step) << known->first << ": " << Text(one, "error");
+    if (!code.empty()) {
+      EXPECT_EQ(Text(one, "code"), code) << known->first;
+    }
+    EXPECT_FALSE(Text(one, "next").empty());
+    EXPECT_EQ(Text(one, "peer"), owner.id().Hex());
+    EXPECT_NE(ended.log.find("  " + known->first), std::string::npos) << ended.log;
+  }
+  EXPECT_NE(ended.log.find("connect refused"), std::string::npos) << ended.log;
+  EXPECT_NE(ended.log.find("wrong peer key"), std::string::npos) << ended.log;
+  EXPECT_NE(ended.log.find("next: "), std::string::npos) << ended.log;
 }
 
 TEST_F(Strangers, AFullDiskEndsThatPeerAloneAndSaysSo) {
