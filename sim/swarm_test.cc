@@ -380,6 +380,47 @@ TEST(SwarmTest, R26AUnitThatIsNotFiniteForAllIsSkippedByAll) {
     }
     EXPECT_EQ(skipped, 1U);
   }
+// Two without a link of their own have two carriers; when one is killed, everybody names the other.
+TEST(SwarmTest, R35TheLastCarrierOfAPairIsNamedByAll) {
+  WorldOptions options = SmallWorld(78);
+  options.peers = 4;
+  options.config.rounds = 0;
+  World world(options);
+  world.CutLink(0, 1, false);
+  for (std::size_t i = 0; i < 4; ++i) world.Start(i);
+  const auto isolations = [&](std::size_t i) {
+    return world.PeerAt(i).View(world.now()).isolations;
+  };
+  const auto all = [&](const auto& holds, std::size_t members) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      if (!world.Alive(i)) continue;
+      if (world.PeerAt(i).applied().body.members.size() != members || !holds(i)) return false;
+    }
+    return true;
+  };
+  ASSERT_TRUE(world.RunUntil(
+      [&] {
+        return all(
+            [&](std::size_t i) {
+              return isolations(i).by_one.empty() && isolations(i).now.groups.empty() &&
+                     isolations(i).now.pairs.empty();
+            },
+            4);
+      },
+      100s));
+  world.Kill(3);
+  EXPECT_TRUE(world.RunUntil(
+      [&] {
+        return all(
+            [&](std::size_t i) {
+              const auto found = isolations(i);
+              return found.by_one.size() == 1 && found.by_one[0].without == world.IdOf(2) &&
+                     found.by_one[0].apart.groups.size() == 2 && found.now.groups.empty();
+            },
+            3);
+      },
+      100s));
+  ExpectClean(world);
 }
 
 }  // namespace

@@ -350,7 +350,12 @@ TEST_F(PeerVerbs, WhatIsToldToARunningPeer) {
         } else if (request.find("status") != std::string::npos) {
           const bool waits = ++times_status > 1;
           reply(std::string(R"({"run":"","peer":"aa","state":"working","reason":"","round":7,)"
-                            R"("critical":["aa","bbbbbbbbbbbb"],"peers":[],"waits_for":[)") +
+                            R"("critical":["aa","bbbbbbbbbbbb"],"peers":[],"isolations":[)"
+                            R"({"without":"","groups":[],"pairs":[["aa","dddddddddddd"]]},)"
+                            R"({"without":"cccccccccccc","groups":[["aa","bbbbbbbbbbbb"],)"
+                            R"(["dddddddddddd"]],"pairs":[]},{"without":"aa","groups":)"
+                            R"([["bbbbbbbbbbbb"],["cccccccccccc"],["dddddddddddd"]],"pairs":[]}],)"
+                            R"("waits_for":[)") +
                 (waits ? R"("cccccccccccc"]})" : "]}"));
         } else if (request.find("leave") != std::string::npos) {
           reply(R"({"ok":false,"code":"refused","error":"not now"})");
@@ -376,6 +381,12 @@ TEST_F(PeerVerbs, WhatIsToldToARunningPeer) {
   EXPECT_EQ(leave.code, 10);
   EXPECT_NE(leave.err.find("not now"), std::string::npos);
   EXPECT_NE(status.out.find("if bbbbbbbb dies this run waits"), std::string::npos) << status.out;
+  for (const char* line :
+       {"\nthis peer and dddddddd cannot reach each other\n",
+        "\nif cccccccc goes, this peer and bbbbbbbb cannot reach dddddddd\n",
+        "\nif this peer goes, bbbbbbbb, cccccccc and dddddddd cannot reach each other\n"}) {
+    EXPECT_NE(status.out.find(line), std::string::npos) << line << status.out;
+  }
   EXPECT_NE(waiting.out.find("this run waits for cccccccc"), std::string::npos) << waiting.out;
   EXPECT_EQ(waiting.out.find("dies"), std::string::npos) << waiting.out;
   EXPECT_EQ(bad.code, 3);

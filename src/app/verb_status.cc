@@ -1,6 +1,6 @@
 // loom status: what a peer does and what it waits for. A running peer is asked; of one that does
 // not run, its last report is shown, corrected by the records in its folder.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -123,6 +123,7 @@ json::Object Stopped(const std::string& dir) {
   // Nobody looks after the others any more, so what is known of them is old.
   Set(status, "waits_for", json::Value(json::Array{}));
   Set(status, "critical", json::Value(json::Array{}));
+  Set(status, "isolations", json::Value(json::Array{}));
   json::Array peers;
   if (const json::Value* found = before.Find("peers"); found != nullptr && found->AsArray()) {
     for (const json::Value& item : *found->AsArray()) {
@@ -176,6 +177,63 @@ Result<json::Object> ReadStatus(const std::string& dir) {
 
 std::string Short(const std::string& id) { return id.substr(0, 8); }
 
+const json::Array& Items(const json::Value& value, std::string_view key) {
+  static const json::Array kNone;
+  const json::Value* found = value.Find(key);
+  return found != nullptr && found->AsArray() != nullptr ? *found->AsArray() : kNone;
+}
+
+/// "A", "A and B", "A, B and C".
+std::string Listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + names[i];
+  }
+  return text;
+}
+
+/// Whose loss would cut whom off, and who is cut off already: a sentence for each group or pair.
+void ShowIsolations(const json::Value& status, const std::string& self, Output& out) {
+  constexpr std::size_t kMost = 12;
+  const auto name = [&](const json::Value& id) {
+    const std::string* hex = id.AsString();
+    return hex == nullptr ? "?" : *hex == self ? "this peer" : Short(*hex);
+  };
+  const auto names = [&](const json::Value& ids) {
+    std::vector<std::string> list;
+    if (ids.AsArray() != nullptr) {
+      for (const json::Value& id : *ids.AsArray()) list.push_back(name(id));
+    }
+    return list;
+  };
+  std::vector<std::string> lines;
+  for (const json::Value& isolation : Items(status, "isolations")) {
+    const std::string without = Text(isolation, "without");
+    const std::string when =
+        without.empty() ? "" : fmt::format("if {} goes, ", name(json::Value(without)));
+    const json::Array& groups = Items(isolation, "groups");
+    std::vector<std::string> sides;
+    for (const json::Value& group : groups) {
+      sides.push_back(groups.size() == 2 ? Listed(names(group))
+                                         : fmt::format("{}", fmt::join(names(group), "+")));
+    }
+    const bool single = std::all_of(groups.begin(), groups.end(),
+                                    [&](const json::Value& g) { return names(g).size() == 1; });
+    if (sides.size() == 2 && !single) {
+      lines.push_back(fmt::format("{}{} cannot reach {}", when, sides[0], sides[1]));
+    } else if (!sides.empty()) {
+      lines.push_back(fmt::format("{}{} cannot reach each other", when, Listed(sides)));
+    }
+    for (const json::Value& pair : Items(isolation, "pairs")) {
+      lines.push_back(fmt::format("{}{} cannot reach each other", when, Listed(names(pair))));
+    }
+  }
+  for (std::size_t i = 0; i < lines.size() && i < kMost; ++i) out.SayLine(lines[i]);
+  if (lines.size() > kMost) {
+    out.Say("and {} more like these; loom status --json has them", lines.size() - kMost);
+  }
+}
+
 void Show(const json::Value& status, const std::string& dir, Output& out) {
   const std::string self = Text(status, "peer");
   const std::string reason = Text(status, "reason");
@@ -212,6 +270,7 @@ void Show(const json::Value& status, const std::string& dir, Output& out) {
       out.Say("if {} dies this run waits", id == self ? "this peer" : Short(id));
     }
   }
+  ShowIsolations(status, self, out);
   const json::Value* running = status.Find("running");
   if (running != nullptr && running->AsBool() != nullptr && !*running->AsBool()) {
     const bool finished = Text(status, "state") == "stopped" && reason.starts_with("finished");

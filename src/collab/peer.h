@@ -18,6 +18,7 @@
 
 #include "collab/chain.h"
 #include "collab/effects.h"
+#include "collab/isolation.h"
 #include "collab/link_rates.h"
 #include "collab/round.h"
 #include "swarm/transfer.h"
@@ -85,11 +86,13 @@ struct PeerView {
   const char* phase = "";
   std::vector<PeerId> waits_for;  ///< members any of whom would help; empty when it does not wait
   std::vector<PeerId> critical;   ///< if one of them dies this run waits
+  Isolations isolations;          ///< who cannot reach whom, and whose loss would add to it
   std::vector<Member> members;
-  std::set<PeerId> paused;  ///< others who say that they are
-  std::set<PeerId> unfit;   ///< members without a vote: they came back behind their own words (R9)
-  bool measured = false;    ///< this peer took part in the last round, and so knows:
-  double loss = 0;          ///< mean over the contributions of the last round, nats
+  std::map<PeerId, PeerId> via;  ///< members without a link of their own: through whom (R35)
+  std::set<PeerId> paused;       ///< others who say that they are
+  std::set<PeerId> unfit;  ///< members without a vote: they came back behind their own words (R9)
+  bool measured = false;   ///< this peer took part in the last round, and so knows:
+  double loss = 0;         ///< mean over the contributions of the last round, nats
   float grad_norm = 0;
   float learning_rate = 0;
   swarm::FetchProgress fetch;
@@ -171,6 +174,7 @@ class Peer {
   std::string WhoIsNeeded(std::size_t least) const;
   std::string TooSlow(Time now) const;
   bool BehindAlone(Time now);
+  LinkReports Links() const;
 
   // peer_sync.cc: records, reduced bytes, whole states; serving them
   void OnHello(const PeerId& from, const Hello& hello, Time now, Effects& out);

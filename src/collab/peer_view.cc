@@ -159,6 +159,22 @@ void Peer::Problem(const PeerId& peer, std::string text, Effects& out) const {
   out.push_back(Tell{{Event::Kind::kProblem, state_round_, peer, std::move(text)}});
 }
 
+// What the members here say of their links (R35).
+LinkReports Peer::Links() const {
+  LinkReports reports;
+  for (const Member& m : chain_.head().body.members) {
+    if (m.id == env_.self) {
+      const Hello own = MyHello();
+      reports[m.id] = {own.links.begin(), own.links.end()};
+    } else if (const auto it = remotes_.find(m.id);
+               it != remotes_.end() && it->second.greeted && presence_.Present(m.id)) {
+      const std::vector<PeerId>& links = it->second.hello.links;
+      reports[m.id] = {links.begin(), links.end()};
+    }
+  }
+  return reports;
+}
+
 PeerView Peer::View(Time now) const {
   PeerView view;
   view.state = state_;
@@ -169,6 +185,8 @@ PeerView Peer::View(Time now) const {
   view.members = applied().body.members;
   const std::set<PeerId> voters = Voters();
   view.critical = Critical(view.members, voters, options_.config.quorum);
+  view.isolations = FindIsolations(Links());
+  view.via = via_;
   view.unfit = unfit_;
   for (const auto& [peer, remote] : remotes_) {
     if (remote.hello.paused) view.paused.insert(peer);

@@ -1,10 +1,42 @@
 // What a node tells about itself: the step line, metrics.jsonl, status.json, events.
 #include <algorithm>
+#include <array>
 
 #include "base/log.h"
 #include "node/node.h"
 
 namespace loom::node {
+namespace {
+
+/// [{without, groups[[id]], pairs[[id, id]]}], those that are apart already first, without "".
+/// Bounded, since an answer of the control socket is: of a large swarm in pieces some are left out.
+json::Array IsolationsJson(const collab::Isolations& isolations) {
+  constexpr std::size_t kMostIds = 200;
+  std::size_t ids = 0;
+  json::Array out;
+  const auto list = [&](const auto& peers) {
+    json::Array hex;
+    for (const PeerId& p : peers) hex.push_back(json::Value(p.Hex()));
+    ids += hex.size();
+    return json::Value(std::move(hex));
+  };
+  const auto add = [&](const std::string& without, const collab::Separation& apart) {
+    if (ids > kMostIds || (apart.groups.empty() && apart.pairs.empty())) return;
+    json::Array groups, pairs;
+    for (const auto& group : apart.groups) groups.push_back(list(group));
+    for (const auto& [a, b] : apart.pairs) {
+      if (ids <= kMostIds) pairs.push_back(list(std::array{a, b}));
+    }
+    out.push_back(json::Value(json::Object{{"without", json::Value(without)},
+                                           {"groups", json::Value(std::move(groups))},
+                                           {"pairs", json::Value(std::move(pairs))}}));
+  };
+  add("", isolations.now);
+  for (const auto& [without, apart] : isolations.by_one) add(without.Hex(), apart);
+  return out;
+}
+
+}  // namespace
 
 void Node::Event(json::Object object) const {
   if (options_.event) options_.event(object);
@@ -89,7 +121,7 @@ json::Object Node::StatusJson() const {
   json::Array addresses;
   for (const swarm::Address& a : own_addresses_) addresses.push_back(json::Value(a.ToString()));
   out.emplace_back("addresses", json::Value(std::move(addresses)));
-  json::Array waits, critical, peers;
+  json::Array waits, critical, isolations, peers;
   if (!peer_) {
     const bool waits_for_data = data_fetcher_ && up_.empty();
     out.emplace_back("state", json::Value(end_ ? std::string(collab::PeerStateName(end_->state))
@@ -121,15 +153,21 @@ json::Object Node::StatusJson() const {
     out.emplace_back("loss", view.measured ? json::Value(view.loss) : json::Value());
     for (const PeerId& p : view.waits_for) waits.push_back(json::Value(p.Hex()));
     for (const PeerId& p : view.critical) critical.push_back(json::Value(p.Hex()));
+    isolations = IsolationsJson(view.isolations);
     std::set<PeerId> shown;
     const auto show = [&](const PeerId& id, bool member) {
       if (!shown.insert(id).second) return;
       const bool self = id == key_.id();
       std::string state = member ? "working" : "joining", reason;
+      const auto via = view.via.find(id);
+      const std::string tried = reach_.About(id);
       std::optional<double> rtt;
       if (self) {
         state = collab::PeerStateName(view.state);
         reason = view.reason;
+      } else if (via != view.via.end()) {
+        reason = fmt::format("through {}, without a link of its own{}", via->second.Short(),
+                             tried.empty() ? "" : " (" + tried + ")");
       } else if (const auto stats = transport_ ? transport_->StatsOf(id) : std::nullopt) {
         rtt = Seconds(stats->rtt) * 1e3;
         if (stats->silent) {
@@ -144,7 +182,6 @@ json::Object Node::StatusJson() const {
         }
       } else {
         state = "unreachable";
-        const std::string tried = reach_.About(id);
         reason = "not connected" + (tried.empty() ? "" : " (" + tried + ")");
       }
       json::Object peer{{"id", json::Value(id.Hex())},
@@ -153,6 +190,7 @@ json::Object Node::StatusJson() const {
                         {"member", json::Value(member)},
                         {"self", json::Value(self)}};
       if (rtt) peer.emplace_back("rtt_ms", json::Value(*rtt));
+      if (via != view.via.end()) peer.emplace_back("via", json::Value(via->second.Hex()));
       peers.push_back(json::Value(std::move(peer)));
     };
     for (const collab::Member& m : view.members) show(m.id, true);
@@ -161,6 +199,7 @@ json::Object Node::StatusJson() const {
   }
   out.emplace_back("waits_for", json::Value(std::move(waits)));
   out.emplace_back("critical", json::Value(std::move(critical)));
+  out.emplace_back("isolations", json::Value(std::move(isolations)));
   out.emplace_back("peers", json::Value(std::move(peers)));
   constexpr std::size_t kMostShown = 24;  // an answer of the control socket has a cap
   out.emplace_back("unreached", json::Value(reach_.Json(kMostShown)));
