@@ -380,6 +380,8 @@ TEST(SwarmTest, R26AUnitThatIsNotFiniteForAllIsSkippedByAll) {
     }
     EXPECT_EQ(skipped, 1U);
   }
+}
+
 // Two without a link of their own have two carriers; when one is killed, everybody names the other.
 TEST(SwarmTest, R35TheLastCarrierOfAPairIsNamedByAll) {
   WorldOptions options = SmallWorld(78);
