@@ -69,6 +69,7 @@ class Audit {
   std::uint64_t used_ = 0;
   std::uint64_t returned_ = 0;
   std::uint64_t raised_ = 0;
+  bool ordered_ = false;  ///< an owner has turned the history
   std::vector<std::string> failures_;
 };
 

@@ -60,6 +60,59 @@ World::World(WorldOptions options) : options_(std::move(options)), random_(optio
 
 World::~World() = default;
 
+// The settings of the simulator's orders are the text "rounds N".
+collab::ReadSettings World::SettingsReader() const {
+  return [config = options_.config](ByteView, ByteView after) -> Result<collab::SyncConfig> {
+    const std::string text(AsText(after));
+    if (!text.starts_with("rounds ")) return MakeError(Code::kInvalid, "unknown settings");
+    collab::SyncConfig amended = config;
+    amended.rounds = std::strtoull(text.c_str() + 7, nullptr, 10);
+    return amended;
+  };
+}
+
+collab::Order World::SignedOrder(std::optional<Round> revert, std::string_view settings) const {
+  collab::Order order;
+  order.number = audit_->At(audit_->rounds()).body.orders + 1;
+  order.revert = revert;
+  order.settings = ToBytes(AsBytes(settings));
+  order.owner = nodes_[0]->key;
+  RunId run;
+  run.bytes = genesis_.hash.bytes;
+  order.signature = nodes_[0]->signer->Sign(collab::kOrderDomain, order.Text(run));
+  return order;
+}
+
+collab::Seal World::SignedSeal(Era era, bool end) const {
+  collab::Seal seal{era, end, nodes_[0]->key, {}};
+  RunId run;
+  run.bytes = genesis_.hash.bytes;
+  seal.signature = nodes_[0]->signer->Sign(collab::kSealDomain, seal.Text(run));
+  return seal;
+}
+
+Status World::CommitReset(std::size_t peer, bool leave_behind) {
+  Node& node = *nodes_[peer];
+  LOOM_ASSIGN(collab::ResetDraft draft, node.peer->DraftReset(leave_behind));
+  draft.record.owner = nodes_[0]->signer->Sign(
+      draft.is_reset ? collab::kResetDomain : collab::kCertifyDomain, draft.record.hash.View());
+  Status done;
+  Call(node,
+       [&](Peer& p, Effects& out) { done = p.TakeSigned(std::move(draft.record), now_, out); });
+  return done;
+}
+
+std::size_t World::Orphans(std::size_t peer) const {
+  const auto log = store::ReadLog(nodes_[peer]->fs, fmt::format("{}/orphaned.log", kFolder), {});
+  return log ? log->entries.size() : 0;
+}
+
+Status World::Ask(std::size_t peer, const std::function<Status(Peer&, Time, Effects&)>& what) {
+  Status done;
+  Call(*nodes_[peer], [&](Peer& p, Effects& out) { done = what(p, now_, out); });
+  return done;
+}
+
 std::optional<std::size_t> World::IndexOf(const PeerId& id) const {
   const auto it = index_.find(id);
   if (it == index_.end()) return std::nullopt;
@@ -139,10 +192,11 @@ void World::Start(std::size_t peer) {
   node.disk.emplace(*node.folder, grid_, node.engine->layout());
   node.runner.emplace(*node.engine);
   auto restored = node::RestorePeer(
-      *node.folder, *node.engine, genesis_, node.id, options_.config, [&](std::span<float> w) {
-        std::copy(first_weights_.begin(), first_weights_.end(), w.begin());
-        return Status{};
-      });
+      *node.folder, *node.engine,
+      {genesis_, node.id, options_.config, *node.signer, SettingsReader(), [&](std::span<float> w) {
+         std::copy(first_weights_.begin(), first_weights_.end(), w.begin());
+         return Status{};
+       }});
   if (!restored) {
     audit_->Fail(fmt::format("peer {} cannot restore: {}", peer, restored.error().ToString()));
     return;
@@ -161,6 +215,7 @@ void World::Start(std::size_t peer) {
   node.old_state = false;
   collab::PeerOptions peer_options;
   peer_options.config = options_.config;
+  peer_options.read_settings = SettingsReader();
   peer_options.timing = options_.timing;
   peer_options.key = node.key;
   peer_options.checkpoint_every = options_.checkpoint_every;

@@ -78,6 +78,14 @@ class World {
   /// The peer's next contribution is bytes that decode to nothing finite, well committed to.
   void Corrupt(std::size_t peer) { nodes_[peer]->corrupt = true; }
   void Leave(std::size_t peer);
+  // What the owner does, whose key is peer 0's.
+  collab::Order SignedOrder(std::optional<Round> revert, std::string_view settings) const;
+  collab::Seal SignedSeal(Era era, bool end) const;
+  Status Ask(std::size_t peer,
+             const std::function<Status(collab::Peer&, Time, collab::Effects&)>& what);
+  Status CommitReset(std::size_t peer, bool leave_behind);
+  /// Records in the peer's orphaned.log.
+  std::size_t Orphans(std::size_t peer) const;
   void SnapshotDisk(std::size_t peer);
   void RestoreDisk(std::size_t peer);  ///< of a dead peer
   void After(Duration delay, std::function<void()> action);
@@ -111,6 +119,7 @@ class World {
   Time last_commit() const { return last_commit_; }
 
  private:
+  collab::ReadSettings SettingsReader() const;
   struct Node {
     std::size_t index = 0;
     crypto::PublicKey key;

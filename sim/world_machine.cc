@@ -37,6 +37,11 @@ void World::Carry(Node& node, Effects effects) {
       StartJob(node);
     } else if (std::holds_alternative<collab::CutWork>(effect)) {
       CutWork(node);
+    } else if (std::holds_alternative<collab::Reload>(effect)) {
+      AtNode(now_, node, [this, &node] {
+        End(node);
+        Start(node.index);
+      });
     } else if (const auto* serve = std::get_if<collab::Serve>(&effect)) {
       AtNode(now_ + 1ms, node, [this, &node, serve = *serve] {
         const Blob bytes = node.disk->Find(serve);
@@ -49,7 +54,7 @@ void World::Carry(Node& node, Effects effects) {
     } else if (const auto* tell = std::get_if<collab::Tell>(&effect)) {
       static constexpr const char* kKinds[] = {"round",    "phase",    "excluded", "listed",
                                                "delisted", "takeover", "waiting",  "syncing",
-                                               "problem",  "stopped"};
+                                               "problem",  "owner",    "stopped"};
       const collab::Event& e = tell->event;
       const auto who = IndexOf(e.peer);
       if (options_.keep_trace) {

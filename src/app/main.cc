@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
   OpenMissingStreams();
   return CheckStdout(RunCommandLine(
       {DemoVerb(), InitVerb(), TrainVerb(), HostVerb(), JoinVerb(), GenerateVerb(), EvalVerb(),
-       ExportVerb(), DataCheckVerb(), StatusVerb(), LogVerb(), InviteVerb(), PauseVerb(),
-       ResumeVerb(), FinishVerb(), LeaveVerb(), DoctorVerb()},
+       ExportVerb(), DataCheckVerb(), StatusVerb(), LogVerb(), InviteVerb(), AmendVerb(),
+       ContinueVerb(), PauseVerb(), ResumeVerb(), FinishVerb(), LeaveVerb(), DoctorVerb()},
       argc, argv));
 }

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <ranges>
 
 #include "base/file.h"
 #include "codec/codec.h"
@@ -18,6 +19,7 @@
 #include "data/dataset.h"
 #include "model/config.h"
 #include "node/restore.h"
+#include "store/append_log.h"
 #include "store/peer_folder.h"
 
 namespace loom::app {
@@ -48,13 +50,33 @@ Result<Blob> ReadRound(const std::string& dir, const collab::TileLayout& layout,
   return MakeBlob(std::move(whole));
 }
 
+std::vector<Round> Ancestors(const std::vector<collab::Record>& records) {
+  return collab::Ancestry(records.size(),
+                          [&](Round r) -> const collab::Body& { return records[r - 1].body; });
+}
+
+/// Gives the engine the settings that hold in a round, when an order has changed them.
+Status Configure(const std::vector<collab::Record>& records, Round round, collab::Engine& engine) {
+  for (Round r = round - 1; r > 0; --r) {
+    const auto& order = records[r - 1].body.order;
+    if (!order || order->settings.empty()) continue;
+    LOOM_ASSIGN(const train::RunSpec spec, train::ParseCanonicalSpec(AsText(order->settings)));
+    engine.Configure(spec.sync);
+    return {};
+  }
+  return {};
+}
+
 /// Takes the engine from its state after `round` as far as the reduced bytes on disk lead.
 Round Replay(const std::string& dir, const std::vector<collab::Record>& records, Round round,
              collab::Engine& engine, std::vector<std::string>& notes) {
-  for (; round < records.size(); ++round) {
-    const collab::Body& body = records[round].body;
+  const std::vector<Round> ancestors = Ancestors(records);
+  for (const Round next_round : std::views::reverse(ancestors)) {
+    if (next_round <= round) continue;
+    const collab::Body& body = records[next_round - 1].body;
     if (body.contributions.empty()) continue;
     const auto step = [&]() -> Status {
+      LOOM_RETURN_IF_ERROR(Configure(records, next_round, engine));
       LOOM_ASSIGN(const Blob bytes, ReadRound(dir, engine.layout(), body));
       LOOM_ASSIGN(const collab::NextState next, engine.Next(*bytes, collab::ClockOf(body)));
       if (next.root != body.root) {
@@ -66,10 +88,11 @@ Round Replay(const std::string& dir, const std::vector<collab::Record>& records,
     if (!step) {
       notes.push_back(fmt::format("the state stops at round {} of {}: round {}: {}", round,
                                   records.size(), body.round, step.error().message));
-      break;
+      return round;
     }
+    round = next_round;
   }
-  return round;
+  return records.size();
 }
 
 /// The newest checkpoint that belongs to the records, or the run's first weights (0).
@@ -78,6 +101,7 @@ Result<Round> LoadNewest(const std::string& dir, const FolderRecords& folder,
   const store::Checkpoints checkpoints(Disk(), store::JoinPath(dir, "checkpoints"));
   const store::StateLayout layout =
       node::StateLayoutOf(engine.grid(), engine.layout().num_planes());
+  const std::vector<Round> ancestors = Ancestors(folder.records);
   for (Round newest = folder.records.size(); newest > 0;) {
     const auto loaded = checkpoints.LoadLastGood(layout, engine.state().planes(), newest);
     if (!loaded) {
@@ -88,8 +112,12 @@ Result<Round> LoadNewest(const std::string& dir, const FolderRecords& folder,
     const Round round = loaded->info.round;
     if (round == 0) break;
     const collab::Record& record = folder.records[round - 1];
-    if (loaded->info.record == record.hash && loaded->info.root == record.body.root) return round;
-    notes.push_back(fmt::format("checkpoint {} belongs to another record than the chain's", round));
+    const bool ours = loaded->info.record == record.hash && loaded->info.root == record.body.root;
+    if (ours && std::ranges::find(ancestors, round) != ancestors.end()) return round;
+    if (!ours) {
+      notes.push_back(
+          fmt::format("checkpoint {} belongs to another record than the chain's", round));
+    }
     newest = round - 1;
   }
   engine.state().Clear();
@@ -187,6 +215,18 @@ Result<FolderRecords> ReadFolderRecords(const std::string& dir) {
     parent = &out.records.back();
   }
   return out;
+}
+
+Result<std::vector<collab::Record>> ReadOrphans(const std::string& dir) {
+  std::vector<collab::Record> orphans;
+  const std::string path = store::JoinPath(dir, "orphaned.log");
+  if (!Disk().Exists(path)) return orphans;
+  LOOM_ASSIGN(const store::LogContents log, store::ReadLog(Disk(), path, {}));
+  for (const Bytes& entry : log.entries) {
+    LOOM_ASSIGN(collab::Record record, collab::Record::Decode(entry));
+    orphans.push_back(std::move(record));
+  }
+  return orphans;
 }
 
 Result<FolderModel> ReadFolderModel(const std::string& dir) {

@@ -29,6 +29,9 @@ struct FolderRecords {
 /// kCorrupt names the file, the entry and the offset.
 Result<FolderRecords> ReadFolderRecords(const std::string& dir);
 
+/// Records that an owner's reset has orphaned, oldest first; none when there was no such reset.
+Result<std::vector<collab::Record>> ReadOrphans(const std::string& dir);
+
 /// A state of the run as a model. `round` may be behind the newest record: `notes` says why.
 struct FolderModel {
   train::HfModel model;

@@ -56,7 +56,7 @@ json::Object ToJson(const collab::Record& record) {
 std::string ToLine(const collab::Record& record) {
   const collab::Body& body = record.body;
   std::string line = fmt::format("{:>6}  {}  root {}  {} peers  {} tokens", body.round,
-                                 body.kind == collab::Kind::kGenesis ? "genesis" : "step   ",
+                                 fmt::format("{:7}", collab::KindName(body.kind)),
                                  body.root.Short(), body.members.size(), HumanCount(body.tokens));
   std::map<PeerId, std::uint64_t> worked;
   for (const collab::Contribution& c : body.contributions) worked[c.peer] += c.tokens;
@@ -72,6 +72,9 @@ std::string ToLine(const collab::Record& record) {
   if (lost > 0) line += fmt::format("  {} samples lost", HumanCount(lost));
   if (returned > 0) line += fmt::format("  {} samples given back", HumanCount(returned));
   if (record.term > 0) line += fmt::format("  term {}", record.term);
+  if (body.kind == collab::Kind::kReset) line += fmt::format("  era {} begins", body.era);
+  if (collab::Reverts(body)) line += fmt::format("  back to round {}", *body.order->revert);
+  if (body.order && !body.order->settings.empty()) line += "  other settings by the owner";
   return line;
 }
 
@@ -88,6 +91,13 @@ Status ShowLog(const Options& options) {
   }
   show(folder.run.genesis);
   for (const collab::Record& record : folder.records) show(record);
+  LOOM_ASSIGN(const std::vector<collab::Record> orphans, ReadOrphans(dir));
+  for (const collab::Record& record : orphans) {
+    json::Object object = ToJson(record);
+    object.emplace_back("orphaned", json::Value(true));
+    out.Event(std::move(object));
+    if (!options.json) out.SayLine(ToLine(record) + "  orphaned by a reset");
+  }
   for (const std::string& note : folder.notes) Log(LogLevel::kWarn, "log", "{}", note);
   return {};
 }

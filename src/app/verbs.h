@@ -17,6 +17,8 @@ Verb DataCheckVerb();
 Verb StatusVerb();
 Verb LogVerb();
 Verb InviteVerb();
+Verb AmendVerb();
+Verb ContinueVerb();
 Verb PauseVerb();
 Verb ResumeVerb();
 Verb FinishVerb();

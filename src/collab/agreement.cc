@@ -15,7 +15,7 @@ using wire::Writer;
 constexpr std::string_view kPromiseDomain = "loom promise";
 constexpr std::size_t kMaxVotesOfOneMember = 4;
 
-enum class Entry : std::uint8_t { kPromise = 1, kVote = 2, kLed = 3 };
+enum class Entry : std::uint8_t { kPromise = 1, kVote = 2, kLed = 3, kSeal = 4 };
 
 Bytes EntryOf(Entry kind, const DecisionId& id, Term term, std::uint64_t seq,
               const CastVote* cast = nullptr) {
@@ -77,6 +77,10 @@ Promise Promise::Decode(Reader& in) {
 Status VoterState::Apply(ByteView entry) {
   Reader in(entry);
   const auto kind = static_cast<Entry>(in.Int<std::uint8_t>());
+  if (kind == Entry::kSeal) {
+    sealed = in.Int<Era>();
+    return in.Finish("votes.log entry");
+  }
   const DecisionId entry_id = DecisionId::Decode(in);
   const Term term = in.Int<Term>();
   const auto entry_seq = in.Int<std::uint64_t>();
@@ -94,7 +98,8 @@ Status VoterState::Apply(ByteView entry) {
   }
   LOOM_RETURN_IF_ERROR(in.Finish("votes.log entry"));
   if (entry_id != id)
-    *this = VoterState{.id = entry_id, .promised = 0, .vote = {}, .led = {}, .seq = seq};
+    *this = VoterState{
+        .id = entry_id, .promised = 0, .vote = {}, .led = {}, .seq = seq, .sealed = sealed};
   seq = std::max(seq, entry_seq);
   if (kind == Entry::kLed) {
     led = std::max(led.value_or(0), term);
@@ -103,6 +108,13 @@ Status VoterState::Apply(ByteView entry) {
   }
   if (kind == Entry::kVote) vote = std::move(cast);
   return {};
+}
+
+Bytes VoterState::SealEntry(Era era) {
+  Writer out;
+  out.Int(static_cast<std::uint8_t>(Entry::kSeal));
+  out.Int(era);
+  return std::move(out).Take();
 }
 
 Agreement::Agreement(DecisionId id, std::vector<Member> members, PeerId self, QuorumRule rule,
@@ -115,6 +127,7 @@ Agreement::Agreement(DecisionId id, std::vector<Member> members, PeerId self, Qu
   } else {
     state_.id = id;
     state_.seq = restored.seq;
+    state_.sealed = restored.sealed;
   }
 }
 

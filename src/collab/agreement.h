@@ -59,9 +59,12 @@ struct VoterState {
   std::optional<CastVote> vote;
   std::optional<Term> led;  ///< highest term this member proposed in: it never proposes there again
   std::uint64_t seq = 0;    ///< of the last signed word, over all decisions of this key (R9)
+  Era sealed = 0;           ///< nothing below this era is voted for any more (R14); 0 = no seal
 
   /// Applies one entry of votes.log. An entry of another decision starts a new state.
   Status Apply(ByteView entry);
+  /// The entry that keeps a seal, or with era 0 its end.
+  static Bytes SealEntry(Era era);
 };
 
 /// Two votes of one key for one term: a lie (R8).
@@ -121,6 +124,7 @@ class Agreement {
   std::uint64_t seq() const { return state_.seq; }
   bool decided() const { return decided_; }
   const std::optional<CastVote>& last_vote() const { return state_.vote; }
+  const VoterState& state() const { return state_; }
   bool MayLead(Term term) const;
   /// The votes seen for the term of the newest one; for telling others what is missing.
   const std::vector<Vote>& votes() const { return votes_; }

@@ -6,9 +6,60 @@
 
 namespace loom::collab {
 
-Chain::Chain(Record genesis, const SyncConfig& config, std::size_t num_tiles, const Signer& signer)
-    : config_(&config), num_tiles_(num_tiles), signer_(&signer) {
+Chain::Chain(Record genesis, const SyncConfig& config, std::size_t num_tiles, const Signer& signer,
+             ReadSettings read)
+    : config_(config), read_(std::move(read)), num_tiles_(num_tiles), signer_(&signer) {
+  if (auto content = Genesis::Decode(genesis.body.payload)) {
+    owners_ = std::move(content->owners);
+    settings_ = std::move(content->spec);
+  }
   Keep(std::move(genesis));
+}
+
+bool Chain::IsOwner(const crypto::PublicKey& key) const {
+  return std::ranges::find(owners_, key) != owners_.end();
+}
+
+Status Chain::CheckSeal(const Seal& seal) const {
+  if (IsOwner(seal.owner) &&
+      signer_->Verify(seal.owner, kSealDomain, seal.Text(run()), seal.signature)) {
+    return {};
+  }
+  return MakeError(Code::kRefused, "no owner key of this run signed the seal");
+}
+
+Status Chain::CheckOrder(const Order& order) const {
+  if (!IsOwner(order.owner) ||
+      !signer_->Verify(order.owner, kOrderDomain, order.Text(run()), order.signature)) {
+    return MakeError(Code::kRefused, "no owner key of this run signed the order");
+  }
+  if (order.number != head().body.orders + 1) {
+    return MakeError(Code::kConflict,
+                     fmt::format("the order has number {}, the run has taken up {}", order.number,
+                                 head().body.orders));
+  }
+  if (order.revert && *order.revert > rounds()) {
+    return MakeError(Code::kInvalid, fmt::format("the order returns to round {}, the newest is {}",
+                                                 *order.revert, rounds()));
+  }
+  if (order.settings.empty()) return {};
+  if (!read_) return MakeError(Code::kRefused, "settings cannot be changed here");
+  const auto read = read_(settings_, order.settings);
+  return read ? Status() : Status(read.error());
+}
+
+Status Chain::CheckRevert(const Body& body) const {
+  if (!Reverts(body)) return {};
+  const Body& target = At(*body.order->revert).body;
+  if (body.root == target.root && body.steps == target.steps && body.exponents == target.exponents)
+    return {};
+  return MakeError(Code::kInvalid,
+                   fmt::format("record {}: it returns to round {} with another state than that has",
+                               body.round, target.round));
+}
+
+std::vector<Round> Chain::Ancestors(Round round) const {
+  return Ancestry(round, [this](Round r) -> const Body& { return At(r).body; });
 }
 
 Status Chain::CheckGenesis(const Record& genesis, const Signer& signer) {
@@ -42,16 +93,34 @@ std::uint32_t Chain::InviteUses(const Hash& invite) const {
 
 Status Chain::Follows(const Record& record) const {
   if (record.body.parent != head().hash || record.body.round != head().body.round + 1 ||
-      record.body.era != head().body.era) {
+      (record.body.kind == Kind::kReset ? record.body.era <= head().body.era
+                                        : record.body.era != head().body.era)) {
     return MakeError(
         Code::kConflict,
         fmt::format("record {} (parent {}) does not follow record {} ({})", record.body.round,
                     record.body.parent.Short(), head().body.round, head().hash.Short()));
   }
-  return CheckNextBody(head().body, head().hash, run(), *config_, num_tiles_, record.body);
+  LOOM_RETURN_IF_ERROR(
+      CheckNextBody(head().body, head().hash, run(), config_, num_tiles_, record.body));
+  if (record.body.order) {
+    LOOM_RETURN_IF_ERROR(CheckOrder(*record.body.order));
+  }
+  return CheckRevert(record.body);
+}
+
+Status Chain::CertifiedByOwner(const Record& record) const {
+  const std::string_view domain = record.body.kind == Kind::kReset ? kResetDomain : kCertifyDomain;
+  if (record.owner && std::ranges::any_of(owners_, [&](const crypto::PublicKey& key) {
+        return signer_->Verify(key, domain, record.hash.View(), *record.owner);
+      })) {
+    return {};
+  }
+  return MakeError(Code::kRefused,
+                   fmt::format("record {}: no owner key of this run signed it", record.body.round));
 }
 
 Status Chain::Certified(const Record& record) const {
+  if (record.body.kind == Kind::kReset || record.owner) return CertifiedByOwner(record);
   const DecisionId id{record.body.era, record.body.round, record.body.parent};
   std::set<PeerId> who;
   for (const Vote& vote : record.votes) {
@@ -63,7 +132,7 @@ Status Chain::Certified(const Record& record) const {
     }
     who.insert(vote.peer);
   }
-  if (!IsQuorum(head().body.members, who, config_->quorum)) {
+  if (!IsQuorum(head().body.members, who, config_.quorum)) {
     return MakeError(Code::kRefused,
                      fmt::format("record {}: {} votes are no quorum of {} members",
                                  record.body.round, who.size(), head().body.members.size()));
@@ -104,6 +173,12 @@ void Chain::Keep(Record record) {
   for (const PeerId& p : record.body.bans) banned_.insert(p);
   for (const InviteUse& u : record.body.invite_uses) ++invite_uses_[u.invite];
   for (const Vote& v : record.votes) seen_seq_[v.peer] = std::max(seen_seq_[v.peer], v.seq);
+  if (record.body.kind == Kind::kReset) last_reset_ = record.body.round;
+  if (record.body.order && !record.body.order->settings.empty()) {
+    const Bytes& settings = record.body.order->settings;
+    if (auto config = read_(settings_, settings)) config_ = std::move(*config);
+    settings_ = settings;
+  }
   records_.push_back(std::move(record));
 }
 

@@ -18,7 +18,9 @@ namespace loom::collab {
 class Chain {
  public:
   /// `genesis` was checked with CheckGenesis.
-  Chain(Record genesis, const SyncConfig& config, std::size_t num_tiles, const Signer& signer);
+  /// `read` is asked for the settings of orders; without it none that has any is taken up.
+  Chain(Record genesis, const SyncConfig& config, std::size_t num_tiles, const Signer& signer,
+        ReadSettings read = {});
 
   /// The owner's signature and the first body's form; the run's id is the record's hash.
   static Status CheckGenesis(const Record& genesis, const Signer& signer);
@@ -30,7 +32,24 @@ class Chain {
   /// are not.
   Status AppendOwn(Record record);
 
+  /// What can be checked of an order before a record takes it up: it is an owner's, in its turn,
+  /// with settings that this program can take.
+  Status CheckOrder(const Order& order) const;
+  /// A record that returns to an older state says of it what that state's own record says.
+  Status CheckRevert(const Body& body) const;
+  /// Whether an owner of this run signed the seal.
+  Status CheckSeal(const Seal& seal) const;
+  /// Whether an owner of this run signed the record: a reset, or a body that a reset certifies.
+  Status CertifiedByOwner(const Record& record) const;
+
   const Record& head() const { return records_.back(); }
+  /// The settings after the head. The address stays as they change.
+  const SyncConfig& config() const { return config_; }
+  /// Their canonical text, as the last order that changed them gave it, or as genesis has it.
+  const Bytes& settings() const { return settings_; }
+  /// The newest reset; nullptr: none.
+  const Record* last_reset() const { return last_reset_ == 0 ? nullptr : &records_[last_reset_]; }
+  std::vector<Round> Ancestors(Round round) const;  ///< as Ancestry
   const Record& genesis() const { return records_.front(); }
   RunId run() const;
   Round rounds() const { return head().body.round; }
@@ -47,9 +66,14 @@ class Chain {
  private:
   Status Follows(const Record& record) const;
   Status Certified(const Record& record) const;
+  bool IsOwner(const crypto::PublicKey& key) const;
   void Keep(Record record);
 
-  const SyncConfig* config_;
+  SyncConfig config_;
+  Bytes settings_;
+  ReadSettings read_;
+  std::vector<crypto::PublicKey> owners_;
+  Round last_reset_ = 0;
   std::size_t num_tiles_;
   const Signer* signer_;
   std::vector<Record> records_;

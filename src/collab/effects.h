@@ -29,9 +29,15 @@ struct WriteRound {
   Round round = 0;
   Blob reduced;  ///< every encoded tile, as TileLayout says
 };
+/// Another history won (R14): the records after `keep` go to orphaned.log, with checkpoints and
+/// bytes of later rounds they leave this run, and `records` follow.
+struct Rewind {
+  Round keep = 0;
+  std::vector<Bytes> records;
+};
 struct Persist {
   std::uint64_t token = 0;  ///< 0: nobody waits for it
-  std::variant<AppendVote, AppendRecord, WriteRound> what;
+  std::variant<AppendVote, AppendRecord, WriteRound, Rewind> what;
 };
 
 /// Jobs for the compute thread, done in the order given; OnComputed(job, result) comes back.
@@ -116,6 +122,7 @@ struct Event {
     kWaiting,   ///< no quorum: for whom
     kSyncing,   ///< catching up
     kProblem,   ///< anything a person should read
+    kOwner,     ///< an owner's order or reset was taken up
     kStopped,   ///< this peer is done: left, finished or failed
   };
   Kind kind = Kind::kProblem;
@@ -127,7 +134,11 @@ struct Tell {
   Event event;
 };
 
-using Effect = std::variant<Send, Persist, Compute, CutWork, Serve, Tell>;
+/// Everything that this object knows is on disk, and the settings or the history are others now:
+/// let it go and start a new one from the folder. It hears nothing any more.
+struct Reload {};
+
+using Effect = std::variant<Send, Persist, Compute, CutWork, Serve, Tell, Reload>;
 using Effects = std::vector<Effect>;
 
 }  // namespace loom::collab

@@ -38,6 +38,11 @@ Engine::Engine(agreed::TileGrid grid, const SyncConfig& config, codec::CodecKind
       factory_(std::move(factory)),
       state_(grid_, method_->step().num_slots()) {}
 
+void Engine::Configure(const SyncConfig& config) {
+  config_ = config;
+  method_ = MakeSyncMethod(config, isa_);
+}
+
 Hash Engine::Root() const { return agreed::StateRoot(grid_, state_.planes()); }
 
 Result<Engine::Local*> Engine::LocalOf(WorkerIndex index) {

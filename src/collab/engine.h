@@ -103,6 +103,8 @@ class Engine {
   Engine(agreed::TileGrid grid, const SyncConfig& config, codec::CodecKind codec, agreed::Isa isa,
          WorkerFactory factory);
 
+  /// Other settings from here on, of the same method, codec and workers.
+  void Configure(const SyncConfig& config);
   const agreed::TileGrid& grid() const { return grid_; }
   const TileLayout& layout() const { return layout_; }
   agreed::State& state() { return state_; }

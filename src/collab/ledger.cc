@@ -185,7 +185,10 @@ Choices ChoicesOf(const Body& parent, const Body& body) {
   }
   choices.bans = body.bans;
   choices.tiles = body.tiles;
-  if (!body.contributions.empty()) choices.exponents = body.exponents;
+  if (!body.contributions.empty() || Reverts(body)) choices.exponents = body.exponents;
+  choices.order = body.order;
+  choices.steps = body.steps;
+  if (body.kind == Kind::kReset) choices.reset = body.era;
   choices.root = body.root;
   return choices;
 }
@@ -223,7 +226,7 @@ Status CheckExact(const Body& parent, const SyncConfig& config, const Body& body
                                                 (parent.exponents.empty() ||
                                                  parent.exponents.size() == body.exponents.size())
                                           : body.exponents == parent.exponents;
-  if (!sizes) {
+  if (!sizes && !Reverts(body)) {
     return MakeError(Code::kInvalid, fmt::format("record {}: {} exponents after {}", body.round,
                                                  body.exponents.size(), parent.exponents.size()));
   }
@@ -237,6 +240,28 @@ Status CheckExact(const Body& parent, const SyncConfig& config, const Body& body
                        fmt::format("record {}: an exact step with {} and {} samples", body.round,
                                    FateName(fate), FateName(f.fate)));
     }
+  }
+  return {};
+}
+
+/// R14: an order stands alone, in its turn; a reset only names who goes on, in a later era.
+Status CheckOrderForm(const Body& parent, const Body& body) {
+  const auto refuse = [&](std::string_view what) {
+    return MakeError(Code::kInvalid, fmt::format("record {}: {}", body.round, what));
+  };
+  if (body.order) {
+    if (!body.contributions.empty()) return refuse("an order beside contributions");
+    if (body.order->number != parent.orders + 1) return refuse("an order out of its turn");
+    if (body.order->revert && *body.order->revert > parent.round)
+      return refuse("an order to return to a record that is not there yet");
+    if (!body.order->revert && body.order->settings.empty()) return refuse("an empty order");
+  }
+  if (body.kind != Kind::kReset) return {};
+  if (body.era <= parent.era) return refuse("a reset to no later era");
+  if (body.order || !body.contributions.empty())
+    return refuse("a reset that does more than to name who goes on");
+  for (const Member& m : body.members) {
+    if (!IsMember(parent.members, m.id)) return refuse("a reset that names a new member");
   }
   return {};
 }
@@ -291,10 +316,12 @@ Body NextBody(const Body& parent, const Hash& parent_hash, const RunId& run,
               const SyncConfig& config, const Choices& choices) {
   Body body;
   body.run = run;
-  body.era = parent.era;
+  body.era = choices.reset.value_or(parent.era);
   body.round = parent.round + 1;
   body.parent = parent_hash;
-  body.kind = Kind::kStep;
+  body.kind = choices.reset ? Kind::kReset : Kind::kStep;
+  body.orders = parent.orders + (choices.order ? 1 : 0);
+  body.order = choices.order;
   body.arithmetic = parent.arithmetic;
   for (const Member& m : parent.members) {
     if (std::find(choices.stay.begin(), choices.stay.end(), m.id) != choices.stay.end()) {
@@ -315,6 +342,10 @@ Body NextBody(const Body& parent, const Hash& parent_hash, const RunId& run,
   body.tokens = parent.tokens;
   body.steps = parent.steps + (choices.contributions.empty() ? 0 : 1);
   body.exponents = choices.contributions.empty() ? parent.exponents : choices.exponents;
+  if (Reverts(body)) {
+    body.steps = choices.steps;
+    body.exponents = choices.exponents;
+  }
   body.workers = parent.workers;
   for (const Contribution& c : choices.contributions) body.tokens += c.tokens;
   MeasureRates(choices, body);
@@ -336,8 +367,10 @@ Status CheckNextBody(const Body& parent, const Hash& parent_hash, const RunId& r
                      fmt::format("record {}: {} joiners beside {} members that stay (rule R11)",
                                  body.round, choices.join.size(), choices.stay.size()));
   }
-  if (body.contributions.empty() ? (!body.tiles.empty() || body.root != parent.root)
-                                 : body.tiles.size() != num_tiles) {
+  LOOM_RETURN_IF_ERROR(CheckOrderForm(parent, body));
+  if (body.contributions.empty()
+          ? (!body.tiles.empty() || (body.root != parent.root && !Reverts(body)))
+          : body.tiles.size() != num_tiles) {
     return MakeError(Code::kInvalid, fmt::format("record {}: {} tiles, the grid has {}", body.round,
                                                  body.tiles.size(), num_tiles));
   }

@@ -29,6 +29,10 @@ struct Choices {
   std::vector<PeerId> bans;
   std::vector<Hash> tiles;
   Hash root;
+  std::optional<Order> order;  ///< taken up; then nobody contributes
+  /// Of the state that an order returns to, from its record.
+  std::uint64_t steps = 0;
+  std::optional<Era> reset;  ///< the body is an owner's reset that begins this era (R14)
 };
 
 /// The genesis body: first members, first issue of ranges. payload is the encoded Genesis.
@@ -38,7 +42,8 @@ Body GenesisBody(const Bytes& genesis, const crypto::PublicKey& founder, const H
 Body NextBody(const Body& parent, const Hash& parent_hash, const RunId& run,
               const SyncConfig& config, const Choices& choices);
 
-/// Ok when `body` is what NextBody makes of its own choices and those are legal.
+/// Ok when `body` is what NextBody makes of its own choices and those are legal. Whether an order
+/// is an owner's, and its return to an older state that record's, only the whole chain can tell.
 Status CheckNextBody(const Body& parent, const Hash& parent_hash, const RunId& run,
                      const SyncConfig& config, std::size_t num_tiles, const Body& body);
 

@@ -92,10 +92,11 @@ class In {
 };
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
-    "hello",       "get_records", "record",   "plan",         "commitment", "part",       "arrived",
-    "cut",         "fix_set",     "reduced",  "prepare",      "promise",    "proposal",   "vote",
-    "nack",        "missing",     "join_ask", "join_refused", "leave_ask",  "get_leaves", "leaves",
-    "get_objects", "object_data", "not_here", "relay",        "host_plan"};
+    "hello",     "get_records", "record",  "plan",        "commitment",  "part",
+    "arrived",   "cut",         "fix_set", "reduced",     "prepare",     "promise",
+    "proposal",  "vote",        "nack",    "missing",     "join_ask",    "join_refused",
+    "leave_ask", "get_leaves",  "leaves",  "get_objects", "object_data", "not_here",
+    "relay",     "host_plan",   "order",   "seal",        "seal_report"};
 
 template <std::size_t I>
 Result<Message> DecodeAs(ByteView bytes) {

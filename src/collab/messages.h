@@ -32,11 +32,13 @@ struct Hello {
   Round checkpoint = 0;       ///< a round of which it can serve the whole state
   bool leaving = false;       ///< or pausing: to be delisted
   bool paused = false;        ///< it will come back
+  Round reset_round = 0;      ///< of the newest reset in the sender's chain, 0 = none
+  Hash reset;                 ///< its hash
   std::vector<PeerId> links;  ///< whom the sender is connected to, so that it can relay (R35)
   std::vector<LinkRate> rates;
   template <class A>
   void Io(A& a) {
-    a(head, seq, seen_seq, oldest, checkpoint, leaving, paused);
+    a(head, seq, seen_seq, oldest, checkpoint, leaving, paused, reset_round, reset);
     a.List(links, kMaxMembers, 32, [&](PeerId& p) { a(p); });
     a.List(rates, kMaxMembers, 40, [&](LinkRate& r) { a(r.peer, r.bytes_per_second); });
   }
@@ -307,6 +309,38 @@ struct Leaves {
   }
 };
 
+/// An owner's order on its way to whoever leads, and an owner's seal (R14).
+struct OrderMessage {
+  Order order;
+  template <class A>
+  void Io(A& a) {
+    a(order);
+  }
+};
+struct SealMessage {
+  Seal seal;
+  template <class A>
+  void Io(A& a) {
+    a(seal);
+  }
+};
+
+/// What a sealed member answers whoever collects: how far it is, what it last voted for, and the
+/// proof that it holds its head's state. Said again whenever one of them changes.
+struct SealReport {
+  Era era = 0;
+  Head head;
+  Hash possession;  ///< salted with the head's hash; zero while it is not there yet
+  Bytes body;       ///< of its last vote for the round after the head, empty: none
+  Term term = 0;    ///< of that vote
+  template <class A>
+  void Io(A& a) {
+    a(era, head, possession);
+    a.Var(body, kMaxBodyBytes);
+    a(term);
+  }
+};
+
 /// A message between two members that cannot reach each other, carried by a third (R35). Signed by
 /// its author and numbered; the carrier sees the bytes and can only drop them.
 struct Relay {
@@ -329,7 +363,8 @@ using Message =
     std::variant<Hello, GetRecords, RecordMessage, Plan, Commitment, Part, Arrived, Cut, FixSet,
                  Reduced, PrepareMessage, PromiseMessage, ProposalMessage, VoteMessage, NackMessage,
                  Missing, JoinAsk, JoinRefused, LeaveAsk, GetLeaves, Leaves, swarm::GetObjects,
-                 swarm::ObjectData, swarm::NotHere, Relay, HostPlan>;
+                 swarm::ObjectData, swarm::NotHere, Relay, HostPlan, OrderMessage, SealMessage,
+                 SealReport>;
 
 /// The frame type of a message: its place in the variant, plus kFirstMessageType.
 inline constexpr std::uint16_t kFirstMessageType = 64;

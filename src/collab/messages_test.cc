@@ -39,6 +39,13 @@ class Fill {
   void Field(DecisionId& id) { (*this)(id.era, id.round, id.parent); }
   void Field(Head& head) { (*this)(head.era, head.round, head.hash, head.root); }
   void Field(Vote& v) { (*this)(v.peer, v.term, v.body, v.seq, v.signature); }
+  void Field(Order& o) {
+    o.number = random_();
+    if (random_() % 2 == 0) o.revert = random_();
+    Var(o.settings, 0);
+    (*this)(o.owner, o.signature);
+  }
+  void Field(Seal& s) { (*this)(s.era, s.end, s.owner, s.signature); }
   void Field(Promise& p) {
     (*this)(p.peer, p.term, p.seq, p.signature);
     if (random_() % 2 == 0) return;

@@ -35,10 +35,12 @@ Peer::Peer(PeerOptions options, const TileLayout& layout, const Signer& signer, 
     : options_(std::move(options)),
       layout_(layout),
       signer_(signer),
-      chain_(std::move(genesis), options_.config, layout.num_tiles(), signer),
+      chain_(std::move(genesis), options_.config, layout.num_tiles(), signer,
+             options_.read_settings),
       restore_(std::move(restore)),
       admit_(std::move(admit)) {
-  env_.config = &options_.config;
+  env_.config = &chain_.config();
+  env_.check_order = [this](const Body& body) { return CheckOrder(body); };
   env_.layout = &layout_;
   env_.signer = &signer_;
   env_.presence = &presence_;
@@ -78,6 +80,8 @@ void Peer::Start(Time now, Effects& out) {
     LearnWorkTime(chain_.At(r));
   }
   started_ = true;
+  // After a return to an older state nobody else has this one on disk yet.
+  if (Reverts(applied().body) && checkpoint_round_ != state_round_) Save(out);
   Advance(now, out);
 }
 
@@ -93,7 +97,7 @@ bool Peer::FenceOpen() const {
       return false;
     if (remote.greeted) heard.insert(peer);
   }
-  return IsQuorum(chain_.head().body.members, heard, options_.config.quorum);
+  return IsQuorum(chain_.head().body.members, heard, chain_.config().quorum);
 }
 
 Hello Peer::MyHello() const {
@@ -104,6 +108,10 @@ Hello Peer::MyHello() const {
   hello.checkpoint = checkpoint_round_;
   hello.leaving = leaving_since_.has_value() || paused_;
   hello.paused = paused_;
+  if (const Record* reset = chain_.last_reset()) {
+    hello.reset_round = reset->body.round;
+    hello.reset = reset->hash;
+  }
   for (const PeerId& peer : direct_) {
     if (!mute_.contains(peer)) hello.links.push_back(peer);
   }
@@ -115,6 +123,7 @@ void Peer::SayHello(const PeerId& to, Effects& out) {
   Hello hello = MyHello();
   if (const auto seen = seen_seq_.find(to); seen != seen_seq_.end()) hello.seen_seq = seen->second;
   out.push_back(Send{to, hello});
+  if (order_) out.push_back(Send{to, OrderMessage{*order_}});
 }
 
 void Peer::HelloAll(Effects& out) {
@@ -213,7 +222,7 @@ void Peer::OnPeerSilent(const PeerId& peer, bool silent, Time now, Effects& out)
 }
 
 void Peer::OnMessage(const PeerId& from, Message message, Time now, Effects& out) {
-  if (state_ == PeerState::kFailed || !presence_.connected.contains(from)) return;
+  if (state_ == PeerState::kFailed || restarting_ || !presence_.connected.contains(from)) return;
   Measure(from, message, now);
   Dispatch(from, message, now, out);
   AfterMachine(now, out);
@@ -255,6 +264,12 @@ void Peer::Dispatch(const PeerId& from, Message& message, Time now, Effects& out
         } else if constexpr (std::is_same_v<T, LeaveAsk>) {
           leaving_.insert(from);
           if (machine_) machine_->SetLeaving(leaving_);
+        } else if constexpr (std::is_same_v<T, OrderMessage>) {
+          if (!order_ && TakeOrder(m.order, now, out)) HelloAll(out);
+        } else if constexpr (std::is_same_v<T, SealMessage>) {
+          OnSeal(from, m.seal, now, out);
+        } else if constexpr (std::is_same_v<T, SealReport>) {
+          OnSealReport(from, m, out);
         } else if constexpr (std::is_same_v<T, GetLeaves>) {
           if (m.round <= checkpoint_round_ &&
               !restore_.leaves.empty()) {  // the newest serves as well
@@ -314,6 +329,7 @@ void Peer::OnRoundMessage(const PeerId& from, const DecisionId& id, Message& mes
 }
 
 void Peer::AfterMachine(Time now, Effects& out) {
+  if (restarting_ || rewind_token_ != 0) return;
   if (machine_ && machine_->decided() && record_token_ == 0 &&
       chain_.rounds() < machine_->id().round) {
     Decided(now, out);
@@ -323,7 +339,7 @@ void Peer::AfterMachine(Time now, Effects& out) {
 }
 
 void Peer::OnComputed(std::uint64_t job, JobResult result, Time now, Effects& out) {
-  if (state_ == PeerState::kFailed) return;
+  if (state_ == PeerState::kFailed || restarting_) return;
   if (job == apply_job_ && applying_) {
     Applied(std::get<Status>(result), now, out);
   } else if (job == checkpoint_job_ && checkpoint_job_ != 0) {
@@ -343,6 +359,14 @@ void Peer::OnComputed(std::uint64_t job, JobResult result, Time now, Effects& ou
         leaf_index_.emplace(restore_.leaves[i], i);
       HelloAll(out);
     }
+    if (restart_when_saved_) Restart(out);
+  } else if (job == report_job_ && report_job_ != 0) {
+    report_job_ = 0;
+    ReportProved(std::get<Hash>(result), now, out);
+  } else if (collect_ && collect_->jobs.contains(job)) {
+    const auto [peer, said] = collect_->jobs.at(job);
+    collect_->jobs.erase(job);
+    if (said == std::get<Hash>(result)) collect_->proved.insert(peer);
   } else if (job == own_possession_job_ && own_possession_job_ != 0) {
     own_possession_job_ = 0;
     if (own_ask_) {
@@ -364,8 +388,15 @@ void Peer::OnComputed(std::uint64_t job, JobResult result, Time now, Effects& ou
 }
 
 void Peer::OnPersisted(std::uint64_t token, Time now, Effects& out) {
-  if (state_ == PeerState::kFailed) return;
-  if (token == record_token_ && token != 0) {
+  if (state_ == PeerState::kFailed || restarting_) return;
+  if (token == rewind_token_ && token != 0) {
+    Restart(out);
+    return;
+  }
+  if (token == seal_token_ && token != 0) {
+    seal_token_ = 0;
+    Report(out);
+  } else if (token == record_token_ && token != 0) {
     record_token_ = 0;
     Advance(now, out);
   } else if (machine_) {
@@ -379,7 +410,11 @@ void Peer::OnPersistFailed(const Error& error, Time, Effects& out) {
 }
 
 void Peer::OnTick(Time now, Effects& out) {
-  if (!started_ || state_ == PeerState::kFailed || state_ == PeerState::kStopped) return;
+  if (!started_ || restarting_ || rewind_token_ != 0 || state_ == PeerState::kFailed ||
+      state_ == PeerState::kStopped) {
+    return;
+  }
+  ResetTick(now, out);
   if (machine_) machine_->OnTick(now, out);
   if (fetcher_) CarryFetch(fetcher_->Tick(now), now, out);
   AskRecords(now, out);

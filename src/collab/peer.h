@@ -43,6 +43,7 @@ struct PeerOptions {
   Timing timing;
   crypto::PublicKey key;
   std::string invite;                      ///< what to show when asking to be listed; may be empty
+  ReadSettings read_settings;              ///< of owners' orders; none: they cannot change settings
   std::uint32_t checkpoint_every = 10;     ///< rounds
   Duration leave_limit = 60s;              ///< a leaving peer waits so long to be delisted (R12)
   Duration finish_limit = 10s;             ///< a finished peer serves so long
@@ -83,6 +84,7 @@ struct PeerView {
   std::uint64_t tokens = 0;
   PeerId leader;
   Term term = 0;
+  bool ordered = false;  ///< an owner's order waits to be taken up
   const char* phase = "";
   std::vector<PeerId> waits_for;  ///< members any of whom would help; empty when it does not wait
   std::vector<PeerId> critical;   ///< if one of them dies this run waits
@@ -96,6 +98,24 @@ struct PeerView {
   float grad_norm = 0;
   float learning_rate = 0;
   swarm::FetchProgress fetch;
+};
+
+/// What a collecting peer has heard from those whom the owner sealed (R14).
+struct ResetView {
+  Era era = 0;
+  struct Survivor {
+    PeerId peer;
+    Head head;
+    bool proved = false;  ///< that it holds the newest state
+    bool voted = false;   ///< for a round after its head
+  };
+  std::vector<Survivor> survivors;  ///< this peer first
+  std::vector<PeerId> abandoned;    ///< members that were not heard
+};
+/// What an owner has to sign next: a body that survivors may have agreed on, or the reset.
+struct ResetDraft {
+  Record record;
+  bool is_reset = false;
 };
 
 class Peer {
@@ -121,11 +141,27 @@ class Peer {
   void Leave(Time now, Effects& out);
   void Pause(bool pause, Time now, Effects& out);
 
+  // R14, peer_reset.cc: what owners want
+  /// Spreads an order; whoever leads puts it into a record. Errors: it is no owner's, out of its
+  /// turn, or returns to a state that this peer cannot rebuild.
+  Status TakeOrder(const Order& order, Time now, Effects& out);
+  /// Seals this peer and those connected to it, and collects their reports.
+  Status BeginReset(const Seal& seal, Time now, Effects& out);
+  /// Ends a seal without a reset.
+  Status EndReset(const Seal& seal, Time now, Effects& out);
+  std::optional<ResetView> ViewReset() const;
+  /// kConflict while a survivor is not yet at the newest record that any of them holds; with
+  /// `leave_behind` such survivors are not named.
+  Result<ResetDraft> DraftReset(bool leave_behind) const;
+  /// The draft, signed.
+  Status TakeSigned(Record record, Time now, Effects& out);
+
   PeerView View(Time now) const;
   const Chain& chain() const { return chain_; }
   const Record& applied() const { return chain_.At(state_round_); }
   PeerState state() const { return state_; }
   PeerId self() const { return env_.self; }
+  Era sealed() const { return voter_.sealed; }  ///< 0: no seal
 
  private:
   struct Remote {
@@ -161,6 +197,7 @@ class Peer {
   void Advance(Time now, Effects& out);
   void Applied(const Status& status, Time now, Effects& out);
   void BeginRound(Time now, Effects& out);
+  void Save(Effects& out);  ///< a checkpoint of the state as it is
   void LearnWorkTime(const Record& record);
   void LearnExchangeTime(Duration measured);
 
@@ -188,6 +225,26 @@ class Peer {
   void OnGet(const PeerId& from, const swarm::GetObjects& get, Time now, Effects& out);
   void IndexRound(Round round);
   void StopFetching();
+
+  // peer_fork.cc: two histories, of which one survives
+  bool Forked(const Remote& remote) const;
+  void ConsiderFork(const PeerId& from, Time now, Effects& out);
+  bool Wins(const Hello& theirs) const;
+  void OnOtherRecord(const PeerId& from, Record record, Time now, Effects& out);
+  void RewindTo(Round keep, const std::vector<Record>& records, Effects& out);
+  void Restart(Effects& out);
+
+  // peer_reset.cc, the members' side
+  Status CheckOrder(const Body& body) const;
+  bool CanRebuild(Round round) const;
+  void UpdateOrder();
+  bool Sealed() const { return voter_.sealed > chain_.head().body.era; }
+  void OnSeal(const PeerId& from, const Seal& seal, Time now, Effects& out);
+  void OnSealReport(const PeerId& from, const SealReport& report, Effects& out);
+  void Report(Effects& out);
+  void ReportProved(const Hash& possession, Time now, Effects& out);
+  void ResetTick(Time now, Effects& out);
+  Blob HeldBytes(const Body& body) const;
 
   // peer_relay.cc: members without a link of their own
   void ConsiderRelays(Time now, Effects& out);
@@ -277,7 +334,27 @@ class Peer {
   Time asked_to_join_{};
   std::set<PeerId> refused_by_;
   std::set<PeerId> leaving_;
-  std::set<PeerId> unfit_;  ///< came back behind what was seen of them (R9)
+  std::set<PeerId> unfit_;      ///< came back behind what was seen of them (R9)
+  std::optional<Order> order_;  ///< to be taken up
+  struct Collect {
+    Seal seal;
+    std::map<PeerId, SealReport> reports;
+    std::set<PeerId> proved;
+    std::map<std::uint64_t, std::pair<PeerId, Hash>> jobs;  ///< possession: who, and what was said
+    Time asked{};
+  };
+  std::optional<Collect> collect_;
+  std::optional<PeerId> collector_;               ///< whom this peer reports to
+  std::unique_ptr<RoundMachine> sealed_machine_;  ///< for the bytes behind the last vote
+  std::uint64_t seal_token_ = 0;                  ///< the seal's write, when it is not synced yet
+  std::uint64_t report_job_ = 0;
+  std::optional<SealReport> report_;
+  std::uint64_t rewind_token_ = 0;
+  bool restarting_ = false;  ///< nothing is heard any more
+  bool restart_when_saved_ = false;
+  Time asked_fork_{};
+  Round fork_step_ = 1;
+  std::optional<Record> fork_;  ///< a body that an owner certified; its reset comes next
   std::uint64_t checkpoint_job_ = 0;
   Round checkpoint_round_ = 0;
   Round saving_round_ = 0;

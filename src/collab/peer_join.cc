@@ -52,7 +52,7 @@ void Peer::OnJoinRefused(const PeerId& from, const JoinRefused& refused, Effects
   if (Listed() || leaving_since_ || !own_ask_) return;
   const bool news = refused_by_.insert(from).second;
   if (news) Problem(from, "refused to list this peer: " + refused.reason, out);
-  if (IsQuorum(chain_.head().body.members, refused_by_, options_.config.quorum)) {
+  if (IsQuorum(chain_.head().body.members, refused_by_, chain_.config().quorum)) {
     Fail(MakeError(Code::kRefused, "refused to list this peer: " + refused.reason), out);
   }
 }
@@ -132,7 +132,7 @@ void Peer::LeaveTick(Time now, Effects& out) {
     for (const Member& m : members) {
       if (counts(m.id)) who.insert(m.id);
     }
-    return IsQuorum(members, who, options_.config.quorum);
+    return IsQuorum(members, who, chain_.config().quorum);
   };
   if (Listed()) {  // the others went, too: nobody is left to leave to
     const bool here =

@@ -28,8 +28,10 @@ void Peer::Decided(Time now, Effects& out) {
 
 // One step towards the newest record: apply what is held, fetch what is not, begin what is due.
 void Peer::Advance(Time now, Effects& out) {
-  if (!started_ || applying_ || state_ == PeerState::kFailed || state_ == PeerState::kStopped)
+  if (!started_ || applying_ || restarting_ || rewind_token_ != 0 || restart_when_saved_ ||
+      state_ == PeerState::kFailed || state_ == PeerState::kStopped) {
     return;
+  }
   if (state_round_ == chain_.rounds()) {
     StopFetching();
     if (record_token_ == 0) BeginRound(now, out);
@@ -37,6 +39,10 @@ void Peer::Advance(Time now, Effects& out) {
   }
   if (record_token_ != 0) return;  // R5: the record is held, on disk, before W is overwritten
   const Record& next = chain_.At(state_round_ + 1);
+  if (Reverts(next.body)) {  // the folder leads there
+    Restart(out);
+    return;
+  }
   ApplyJob job;
   job.round = next.body.round;
   job.root = next.body.root;
@@ -50,6 +56,7 @@ void Peer::Advance(Time now, Effects& out) {
     if (job.reduced == nullptr && fetched_round_ != nullptr && fetching_round_ == next.body.round) {
       job.reduced = fetched_round_;
     }
+    if (job.reduced == nullptr) job.reduced = HeldBytes(next.body);
     if (job.reduced == nullptr) {
       WantRound(now, out);
       return;
@@ -107,14 +114,30 @@ void Peer::Applied(const Status& status, Time now, Effects& out) {
   // A fetched state has no rounds before it on this disk: it is saved before anything is voted for
   // (R6).
   const bool due = options_.checkpoint_every > 0 && state_round_ % options_.checkpoint_every == 0;
-  if ((due || loaded) && checkpoint_job_ == 0) {
-    checkpoint_job_ = ids_.Take();
-    saving_round_ = state_round_;
+  const bool amended = record.body.order.has_value();
+  if ((due || loaded || amended) && checkpoint_job_ == 0) Save(out);
+  if (order_ && order_->number <= record.body.orders) order_.reset();
+  if (record.body.kind == Kind::kReset || amended) {
     out.push_back(
-        Compute{checkpoint_job_, CheckpointJob{state_round_, record.hash, record.body.root}});
+        Tell{{Event::Kind::kOwner, state_round_, env_.self,
+              amended ? "the owner's new settings hold from here on"
+                      : fmt::format("era {} begins by the owner's word", record.body.era)}});
+  }
+  if (amended) {  // with the settings everything is made anew, once the state is on disk
+    restart_when_saved_ = true;
+    machine_.reset();
+    return;
   }
   if (AtHead()) HelloAll(out);
+  if (AtHead() && Sealed()) Report(out);
   Advance(now, out);
+}
+
+void Peer::Save(Effects& out) {
+  checkpoint_job_ = ids_.Take();
+  saving_round_ = state_round_;
+  out.push_back(
+      Compute{checkpoint_job_, CheckpointJob{state_round_, applied().hash, applied().body.root}});
 }
 
 void Peer::LearnWorkTime(const Record& record) {
@@ -137,7 +160,8 @@ void Peer::BeginRound(Time now, Effects& out) {
   if (machine_ && machine_->id().parent == head.hash) return;
   machine_.reset();
   UpdateJoiners();
-  if (Finished(head.body, options_.config)) {
+  if (Sealed()) return;
+  if (Finished(head.body, chain_.config())) {
     if (!finished_since_) finished_since_ = now;
     return;
   }
@@ -157,7 +181,7 @@ void Peer::BeginRound(Time now, Effects& out) {
   // In the round in which it ended it may have committed already: the same work done again takes
   // another time, and so is another commitment. Nobody can have seen that of one who is alone, and
   // in exact mode both say the same.
-  const bool repeats = restore_.resumed && head.body.round == resumed_at_ && !options_.config.exact;
+  const bool repeats = restore_.resumed && head.body.round == resumed_at_ && !chain_.config().exact;
   const bool unseen = restore_.inner_exact && head.body.members.size() == 1;
   start.may_work = !leaving_since_ && !paused_ && (!repeats || unseen);
   start.predicted_work = work_time_;
@@ -167,6 +191,7 @@ void Peer::BeginRound(Time now, Effects& out) {
   UpdateJoiners();
   machine_->SetLeaving(leaving_);
   machine_->SetUnfit(unfit_);
+  UpdateOrder();
   machine_->Start(now, out);
   std::deque<std::pair<PeerId, Message>> ahead;
   ahead.swap(ahead_);

@@ -51,7 +51,8 @@ void Peer::OnHello(const PeerId& from, const Hello& hello, Time now, Effects& ou
   if (fetcher_ && hello.head.round > state_round_) {
     CarryFetch(fetcher_->AddDonor(from, std::nullopt, now), now, out);
   }
-  if (hello.head.round > chain_.rounds()) {
+  if (Forked(remote)) ConsiderFork(from, now, out);
+  if (hello.head.round > chain_.rounds() && hello.head.era >= chain_.head().body.era) {
     asked_records_ = now;
     out.push_back(Send{from, GetRecords{chain_.rounds() + 1}});
   }
@@ -62,7 +63,10 @@ void Peer::OnHello(const PeerId& from, const Hello& hello, Time now, Effects& ou
 void Peer::AskRecords(Time now, Effects& out) {
   if (now - asked_records_ < 1s) return;
   for (const auto& [peer, remote] : remotes_) {
-    if (remote.greeted && remote.hello.head.round > chain_.rounds() && presence_.Present(peer)) {
+    if (!remote.greeted || !presence_.Present(peer)) continue;
+    if (Forked(remote)) ConsiderFork(peer, now, out);
+    if (remote.hello.head.round > chain_.rounds() &&
+        remote.hello.head.era >= chain_.head().body.era) {
       asked_records_ = now;
       out.push_back(Send{peer, GetRecords{chain_.rounds() + 1}});
       return;
@@ -76,16 +80,19 @@ void Peer::OnRecord(const PeerId& from, const RecordMessage& message, Time now, 
     Problem(from, record.error().ToString(), out);
     return;
   }
-  if (record->body.round <= chain_.rounds()) {
-    if (chain_.At(record->body.round).hash != record->hash && record->body.round > 0) {
-      Problem(from,
-              fmt::format("its record {} is {}, ours is {}: two histories", record->body.round,
-                          record->hash.Short(), chain_.At(record->body.round).hash.Short()),
-              out);
-    }
+  const Round round = record->body.round;
+  if (round == 0) return;
+  if (fork_ && record->body.parent == fork_->hash) {
+    OnOtherRecord(from, std::move(*record), now, out);
     return;
   }
-  if (record->body.round > chain_.rounds() + 1) return;
+  if (round > chain_.rounds() + 1) return;
+  if (round <= chain_.rounds() ? chain_.At(round).hash != record->hash
+                               : record->body.parent != chain_.head().hash) {
+    OnOtherRecord(from, std::move(*record), now, out);
+    return;
+  }
+  if (round <= chain_.rounds()) return;
   Record kept = std::move(*record);
   if (const Status ok = chain_.Append(std::move(kept)); !ok) {
     Problem(from, ok.error().ToString(), out);
@@ -271,8 +278,9 @@ void Peer::IndexRound(Round round) {
 void Peer::OnGet(const PeerId& from, const swarm::GetObjects& get, Time now, Effects& out) {
   last_served_ = now;
   for (const Hash& id : get.ids) {
-    if (machine_) {
-      if (const auto tile = machine_->FindTile(id)) {
+    const RoundMachine* machine = machine_ != nullptr ? machine_.get() : sealed_machine_.get();
+    if (machine != nullptr) {
+      if (const auto tile = machine->FindTile(id)) {
         out.push_back(Send{from, swarm::ObjectData{id, MakeBlob(ToBytes(tile->View()))}});
         continue;
       }

@@ -76,12 +76,17 @@ void Peer::Refresh(Time now, Effects& out) {
           "the others saw later words of this key than this folder holds; it joins again as new "
           "once delisted",
           out);
+  } else if (Sealed()) {
+    Enter(PeerState::kWaiting,
+          fmt::format("sealed by the run's owner for a reset to era {}: loom continue ends it",
+                      voter_.sealed),
+          out);
   } else if (!Listed() && Voters().empty()) {
     Enter(PeerState::kWaiting, "not a member, and no member is here; waiting for " + WhoIsNeeded(1),
           out);
   } else if (!Listed()) {
     const auto needed =
-        MissingForQuorum(chain_.head().body.members, Voters(), options_.config.quorum);
+        MissingForQuorum(chain_.head().body.members, Voters(), chain_.config().quorum);
     if (needed.empty()) {
       Enter(PeerState::kJoining, "asking to be listed", out);
     } else {
@@ -93,7 +98,7 @@ void Peer::Refresh(Time now, Effects& out) {
   } else {
     const std::vector<Member>& members = chain_.head().body.members;
     const std::set<PeerId> voters = Voters();
-    const auto needed = MissingForQuorum(members, voters, options_.config.quorum);
+    const auto needed = MissingForQuorum(members, voters, chain_.config().quorum);
     if (!needed.empty()) {
       Enter(PeerState::kWaiting, "no quorum; waiting for " + WhoIsNeeded(needed.size()), out);
     } else if (machine_ == nullptr && fence_) {
@@ -145,7 +150,7 @@ std::string Peer::WhoIsNeeded(std::size_t least) const {
   std::set<PeerId> voters = Voters();
   std::size_t most = 0;
   for (auto it = needed.rbegin(); it != needed.rend(); ++it) {
-    if (IsQuorum(members, voters, options_.config.quorum)) break;
+    if (IsQuorum(members, voters, chain_.config().quorum)) break;
     voters.insert(*it);
     ++most;
   }
@@ -184,7 +189,7 @@ PeerView Peer::View(Time now) const {
   view.tokens = applied().body.tokens;
   view.members = applied().body.members;
   const std::set<PeerId> voters = Voters();
-  view.critical = Critical(view.members, voters, options_.config.quorum);
+  view.critical = Critical(view.members, voters, chain_.config().quorum);
   view.isolations = FindIsolations(Links());
   view.via = via_;
   view.unfit = unfit_;

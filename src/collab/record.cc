@@ -65,7 +65,17 @@ std::vector<ObjectRef> GetRefs(Reader& in) {
 
 }  // namespace
 
-std::string_view KindName(Kind kind) { return kind == Kind::kGenesis ? "genesis" : "step"; }
+std::string_view KindName(Kind kind) {
+  switch (kind) {
+    case Kind::kGenesis:
+      return "genesis";
+    case Kind::kStep:
+      return "step";
+    case Kind::kReset:
+      return "reset";
+  }
+  return "unknown";
+}
 
 std::string_view FateName(Fate fate) {
   switch (fate) {
@@ -132,6 +142,9 @@ Bytes Body::Encode() const {
   }
   out.Count(bans.size());
   for (const PeerId& p : bans) out.Id(p);
+  out.Int(orders);
+  out.Bool(order.has_value());
+  if (order) order->Encode(out);
   out.Id(root);
   out.Var(payload);
   return std::move(out).Take();
@@ -150,7 +163,7 @@ Result<Body> Body::Decode(ByteView bytes) {
   body.round = in.Int<Round>();
   body.parent = in.GetId<HashTag>();
   const auto kind = in.Int<std::uint8_t>();
-  if (kind > 1) in.Fail("an unknown record kind");
+  if (kind > 2) in.Fail("an unknown record kind");
   body.kind = static_cast<Kind>(kind);
   body.arithmetic = in.Int<std::uint32_t>();
   body.members.resize(in.Count(kMaxMembers, 44));
@@ -202,6 +215,8 @@ Result<Body> Body::Decode(ByteView bytes) {
   }
   body.bans.resize(in.Count(kMaxMembers, 32));
   for (PeerId& p : body.bans) p = in.GetId<PeerTag>();
+  body.orders = in.Int<std::uint64_t>();
+  if (in.Bool()) body.order = Order::Decode(in);
   body.root = in.GetId<HashTag>();
   body.payload = ToBytes(in.Var(kMaxBodyBytes));
   LOOM_RETURN_IF_ERROR(in.Finish("record body"));
@@ -341,6 +356,18 @@ Result<Genesis> Genesis::Decode(ByteView bytes) {
   genesis.name = in.Text(64);
   LOOM_RETURN_IF_ERROR(in.Finish("genesis"));
   return genesis;
+}
+
+bool Reverts(const Body& body) { return body.order && body.order->revert; }
+
+std::vector<Round> Ancestry(Round round, const std::function<const Body&(Round)>& at) {
+  std::vector<Round> rounds{round};
+  while (round > 0) {
+    const Body& body = at(round);
+    round = Reverts(body) ? *body.order->revert : round - 1;
+    rounds.push_back(round);
+  }
+  return rounds;
 }
 
 Head HeadOf(const Record& record) {

@@ -4,6 +4,7 @@
 // who made the bytes; certificates of one body may differ between peers.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "agreed/step.h"
 #include "base/id.h"
 #include "base/time.h"
+#include "collab/order.h"
 #include "collab/worker.h"
 #include "crypto/keys.h"
 #include "wire/bytes_io.h"
@@ -25,7 +27,11 @@ inline constexpr std::size_t kMaxRanges = 4096;
 inline constexpr std::size_t kMaxParts = 1U << 16;  ///< signatures of owners in one certificate
 inline constexpr std::size_t kMaxBodyBytes = 64U << 20;
 
-enum class Kind : std::uint8_t { kGenesis, kStep };
+enum class Kind : std::uint8_t {
+  kGenesis,
+  kStep,
+  kReset,  ///< an owner names who goes on after its parent, in a new era (R14)
+};
 std::string_view KindName(Kind kind);
 
 /// A peer that votes. Listed in order of seniority: `since` ascending, then id.
@@ -95,9 +101,11 @@ struct Body {
   std::vector<Range> returned;    ///< issued again before the cursor moves
   std::vector<WorkerEntry> workers;
   std::vector<InviteUse> invite_uses;
-  std::vector<PeerId> bans;  ///< keys that signed two votes of one term (R8) or came back twice
-  Hash root;                 ///< Merkle root of the state after this round
-  Bytes payload;             ///< genesis: the encoded Genesis; empty otherwise
+  std::vector<PeerId> bans;    ///< keys that signed two votes of one term (R8) or came back twice
+  std::uint64_t orders = 0;    ///< of owners, taken up by the run up to and with this record
+  std::optional<Order> order;  ///< the one that this record takes up; it has no contributions
+  Hash root;                   ///< Merkle root of the state after this round
+  Bytes payload;               ///< genesis: the encoded Genesis; empty otherwise
 
   bool operator==(const Body&) const = default;
   Bytes Encode() const;
@@ -148,7 +156,7 @@ struct Record {
   Term term = 0;
   std::vector<Vote> votes;                 ///< empty for genesis
   std::vector<PartSignature> parts;        ///< those that its holder received; any number
-  std::optional<crypto::Signature> owner;  ///< genesis: the owner's signature over the hash
+  std::optional<crypto::Signature> owner;  ///< genesis, resets: an owner's signature of the hash
 
   static Result<Record> FromBody(Blob encoded);
   Bytes Encode() const;
@@ -191,5 +199,10 @@ struct Head {
   bool operator==(const Head&) const = default;
 };
 Head HeadOf(const Record& record);
+/// Whether the record returns to the state of an older one.
+bool Reverts(const Body& body);
+/// The records by whose states the state after `round` came, newest first, down to 0: those that an
+/// order has returned from are left out. `at` gives the body of a round above 0.
+std::vector<Round> Ancestry(Round round, const std::function<const Body&(Round)>& at);
 
 }  // namespace loom::collab

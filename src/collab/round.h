@@ -16,6 +16,7 @@
 // What an owner reduced does: its bytes carry (term, attempt), and two attempts never mix.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -66,6 +67,16 @@ struct RoundEnv {
   PeerId self;
   Timing timing;
   std::size_t bulk_bytes = kMaxBulkBytes;  ///< tiles of one message, about
+  /// Whether this peer can vote for a body that takes up an order.
+  std::function<Status(const Body&)> check_order;
+};
+
+/// An owner's order for this round, and the state that it returns to.
+struct OrderPlan {
+  Order order;
+  Hash root;
+  std::uint64_t steps = 0;
+  std::vector<Exponent> exponents;
 };
 
 struct RoundStart {
@@ -92,6 +103,7 @@ class RoundMachine {
   void SetJoiners(std::vector<Joiner> joiners) { joiners_ = std::move(joiners); }
   void SetLeaving(std::set<PeerId> leaving) { leaving_ = std::move(leaving); }
   void SetUnfit(std::set<PeerId> unfit) { unfit_ = std::move(unfit); }
+  void SetOrder(std::optional<OrderPlan> order) { order_ = std::move(order); }
 
   /// The record, once decided. The machine then only answers questions.
   const std::optional<Record>& decided() const { return decided_; }
@@ -109,6 +121,7 @@ class RoundMachine {
   const PeerId& leader() const { return LeaderOf(parent_.body.members, id().round, term_); }
   const char* phase() const;
   std::uint64_t seq() const { return agreement_.seq(); }
+  const VoterState& voter() const { return agreement_.state(); }
   Duration work_time() const { return work_time_; }
   Duration exchange_time(Time now) const { return now - exchange_since_; }
   /// Mean loss of the contributions in the set, in nats; 0 before it is fixed.
@@ -297,6 +310,7 @@ class RoundMachine {
   std::vector<Joiner> joiners_;
   std::set<PeerId> leaving_;
   std::set<PeerId> unfit_;
+  std::optional<OrderPlan> order_;
 
   std::map<std::uint64_t, Task> work_jobs_;
   struct PartJob {

@@ -49,9 +49,10 @@ void RoundMachine::StartCheck(const CheckBody& check, Time now, Effects& out) {
   }
   check_.reset();
   auto body = Body::Decode(*check.body);
-  const Status follows = body ? CheckNextBody(parent_.body, parent_.hash, env_.run, *env_.config,
-                                              env_.layout->num_tiles(), *body)
-                              : Status(body.error());
+  Status follows = body ? CheckNextBody(parent_.body, parent_.hash, env_.run, *env_.config,
+                                        env_.layout->num_tiles(), *body)
+                        : Status(body.error());
+  if (follows && body->order) follows = env_.check_order(*body);
   if (!follows) {
     out.push_back(Tell{{Event::Kind::kProblem, id().round,
                         LeaderOf(parent_.body.members, id().round, check.term),

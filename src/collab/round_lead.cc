@@ -72,6 +72,10 @@ void RoundMachine::ConsiderFix(Time now, Effects& out) {
     return;
   }
   if (!commitments_.empty() && !lead_->first_commitment) lead_->first_commitment = now;
+  if (order_) {  // R14: nobody contributes to the record that takes it up
+    FixTo({id(), lead_->term, lead_->attempt, {}, false}, now, out);
+    return;
+  }
   if (exact()) {
     ConsiderFixExact(now, out);
     return;
@@ -177,6 +181,14 @@ void RoundMachine::ConsiderPropose(Effects& out) {
   }
   choices.tiles = gather_->next->tiles;
   choices.root = gather_->next->root;
+  if (order_ && fix_->set.empty()) {
+    choices.order = order_->order;
+    if (order_->order.revert) {
+      choices.root = order_->root;
+      choices.steps = order_->steps;
+      choices.exponents = order_->exponents;
+    }
+  }
   lead_->phase = Lead::Phase::kPropose;
   const Body body = NextBody(parent_.body, parent_.hash, env_.run, *env_.config, choices);
   Actions actions;

@@ -37,6 +37,8 @@ Status DiskExecutor::Write(const collab::Persist& persist) {
   }
   if (const auto* round = std::get_if<collab::WriteRound>(&persist.what))
     return WriteRound(*folder_, *layout_, round->round, *round->reduced);
+  if (const auto* rewind = std::get_if<collab::Rewind>(&persist.what))
+    return folder_->Rewind(rewind->keep, rewind->records);
   const Bytes& bytes = std::get<collab::AppendRecord>(persist.what).record;
   LOOM_ASSIGN(const Record record, Record::Decode(bytes));
   LOOM_RETURN_IF_ERROR(folder_->records().AppendAndSync(bytes));
@@ -58,6 +60,7 @@ Status DiskExecutor::DropOldVotes() {
     if (voter.id != before) first = i;
   }
   entries.erase(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(first));
+  if (voter.sealed > 0) entries.push_back(collab::VoterState::SealEntry(voter.sealed));
   return folder_->votes().Rewrite(entries);
 }
 

@@ -264,7 +264,7 @@ void Node::Stop(NodeEnd end) {
     reactor_.SetTimer(reactor_.Now() + 50ms, [this] { reactor_.Stop(); });
   };
   const bool finished =
-      peer_ && engine_ && collab::Finished(peer_->applied().body, run_->spec.sync);
+      peer_ && engine_ && collab::Finished(peer_->applied().body, peer_->chain().config());
   if (!finished || end.state == collab::PeerState::kFailed) {
     finish();
     return;

@@ -105,6 +105,12 @@ class Node final : public net::TransportEvents {
   // node_control.cc: what other verbs ask
   void OnControl(const std::string& request, const net::ControlServer::Reply& reply);
 
+  // node_owner.cc: what the run's owner asks (R14)
+  Result<crypto::SigningKey> OwnerKey() const;
+  Result<json::Object> TakeOrder(const json::Value& request);
+  Result<json::Object> Reset(const std::string& step, bool leave_behind);
+  json::Object ResetJson() const;
+
   // node_invite.cc: who may come in
   Result<collab::Admission> CheckInvite(const std::string& token, const collab::Chain& chain) const;
   std::optional<std::string> AdmitPeer(const net::PeerInfo& peer) const;
@@ -131,6 +137,8 @@ class Node final : public net::TransportEvents {
   void WriteData(std::function<Status(DataWriter&)> what, std::function<void()> then = {});
   void StartPeer();
   void PeerRestored(Result<collab::PeerRestore> restored);
+  /// The core again from the folder, on the same connections.
+  void ReloadPeer();
   void BootstrapTick();
 
   // node_effects.cc: what the core wants done
@@ -141,6 +149,12 @@ class Node final : public net::TransportEvents {
   void CarryOne(collab::CutWork& cut);
   void CarryOne(collab::Serve& serve);
   void CarryOne(collab::Tell& tell);
+  void CarryOne(collab::Reload& reload);
+  /// The same, unless the core was made anew since `life`.
+  template <class Call>
+  void StepOf(std::uint64_t life, Call&& call) {
+    if (life == core_life_) Step(std::forward<Call>(call));
+  }
   /// One call of the core, call(core, now, out), and what it asks for; nothing before the core is
   /// there and after the end.
   template <class Call>
@@ -167,6 +181,7 @@ class Node final : public net::TransportEvents {
   crypto::SigningKey key_;
   collab::KeySigner signer_;
   std::optional<node::Run> run_;
+  train::RunSpec settings_;  ///< as owners' orders have changed them; compute thread
   std::optional<DataServer> data_;
   std::optional<data::Dataset> dataset_;
   std::unique_ptr<collab::TileLayout> layout_;
@@ -184,6 +199,7 @@ class Node final : public net::TransportEvents {
   Reach reach_;
   std::vector<std::uint16_t> ports_;
   std::unique_ptr<collab::Peer> peer_;
+  std::uint64_t core_life_ = 0;  ///< of peer_: what an earlier one asked for is not its answer
   std::optional<NodeEnd> end_;
   bool stopping_ = false;
   bool finish_after_round_ = false;

@@ -223,6 +223,7 @@ void Node::StartPeer() {
       const train::RunSpec& spec = run_->spec;
       LOOM_RETURN_IF_ERROR(ConfigureCompute(spec, options_.local));
       LOOM_RETURN_IF_ERROR(CheckKernels(*run_, options_.local));
+      LOOM_ASSIGN(settings_, SettingsOf(folder_, *run_));
       LOOM_ASSIGN(dataset_, data::OpenDataset(DataPath(options_.dir)));
       LOOM_ASSIGN(agreed::TileGrid grid, agreed::TileGrid::Make(model::ParameterShapes(spec.model),
                                                                 spec.sync.tile_elements));
@@ -234,7 +235,7 @@ void Node::StartPeer() {
       const auto factory = [this, shared](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {
         if (*shared == nullptr) {
           LOOM_ASSIGN(auto made,
-                      train::StepEngine::Make(run_->spec, options_.local, dataset_->train));
+                      train::StepEngine::Make(settings_, options_.local, dataset_->train));
           *shared = std::move(made);
         }
         LOOM_ASSIGN(auto worker, train::TrainWorker::Make(*shared));
@@ -243,13 +244,13 @@ void Node::StartPeer() {
       engine_ = std::make_unique<collab::Engine>(std::move(grid), spec.sync, codec, isa, factory);
       disk_ = std::make_unique<DiskExecutor>(folder_, engine_->grid(), *layout_);
       runner_ = std::make_unique<JobRunner>(*engine_);
-      LOOM_ASSIGN(Restored restored, RestorePeer(folder_, *engine_, run_->genesis, key_.id(),
-                                                 spec.sync, [this](std::span<float> w) -> Status {
-                                                   model::InitWeights(run_->spec.model,
-                                                                      engine_->grid(),
-                                                                      run_->spec.sync.seed, w);
-                                                   return {};
-                                                 }));
+      const auto first_weights = [this](std::span<float> w) -> Status {
+        model::InitWeights(run_->spec.model, engine_->grid(), run_->spec.sync.seed, w);
+        return {};
+      };
+      const RestoreContext context{run_->genesis, key_.id(),     spec.sync,
+                                   signer_,       ReadAmendment, first_weights};
+      LOOM_ASSIGN(Restored restored, RestorePeer(folder_, *engine_, context));
       disk_->Know(restored.peer.records);
       for (const std::string& note : restored.notes) Log(LogLevel::kWarn, "restore", "{}", note);
       return std::move(restored.peer);
@@ -260,6 +261,17 @@ void Node::StartPeer() {
   if (!posted) Stop({collab::PeerState::kFailed, "the compute queue is full"});
 }
 
+// Behind all writes of the old core, and on the compute thread behind all its jobs.
+void Node::ReloadPeer() {
+  if (stopping_ || !peer_) return;
+  peer_.reset();
+  ++core_life_;
+  running_work_.clear();
+  starting_peer_ = false;
+  const bool posted = storage_->Post([this] { reactor_.Post([this] { StartPeer(); }); });
+  if (!posted) Stop({collab::PeerState::kFailed, "the storage thread does not keep up"});
+}
+
 void Node::PeerRestored(Result<collab::PeerRestore> restored) {
   if (!restored) {
     Stop({collab::PeerState::kFailed, restored.error().ToString(), restored.error().code});
@@ -267,6 +279,7 @@ void Node::PeerRestored(Result<collab::PeerRestore> restored) {
   }
   collab::PeerOptions options;
   options.config = run_->spec.sync;
+  options.read_settings = ReadAmendment;
   options.key = key_.public_key();
   options.invite = options_.invite_token;
   options.session = static_cast<std::uint64_t>(reactor_.WallSeconds()) * 1'000'000;

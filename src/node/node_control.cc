@@ -1,5 +1,5 @@
 // What other verbs ask of a running peer over its control.sock: status, invite, pause, resume,
-// leave, finish.
+// leave, finish, and the owner's orders and resets.
 #include <algorithm>
 
 #include "node/node.h"
@@ -46,6 +46,20 @@ void Node::OnControl(const std::string& request, const net::ControlServer::Reply
       fail(invite.error());
     } else {
       answer({{"ok", json::Value(true)}, {"invite", json::Value(*invite)}});
+    }
+    return;
+  }
+  if (name == "order" || name == "reset") {
+    const json::Value* step = parsed->Find("step");
+    const json::Value* behind = parsed->Find("leave_behind");
+    auto done = name == "order"
+                    ? TakeOrder(*parsed)
+                    : Reset(step != nullptr && step->AsString() != nullptr ? *step->AsString() : "",
+                            behind != nullptr && behind->AsBool() != nullptr && *behind->AsBool());
+    if (!done) {
+      fail(done.error());
+    } else {
+      answer(std::move(*done));
     }
     return;
   }

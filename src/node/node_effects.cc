@@ -37,10 +37,10 @@ void Node::CarryOne(collab::Send& send) { SendCore(send.to, send.message); }
 
 void Node::CarryOne(collab::Persist& persist) {
   auto shared = std::make_shared<collab::Persist>(std::move(persist));
-  const bool posted = storage_->Post([this, shared] {
+  const bool posted = storage_->Post([this, shared, life = core_life_] {
     const Status done = disk_->Write(*shared);
-    reactor_.Post([this, token = shared->token, done] {
-      Step([&](collab::Peer& core, Time now, collab::Effects& out) {
+    reactor_.Post([this, life, token = shared->token, done] {
+      StepOf(life, [&](collab::Peer& core, Time now, collab::Effects& out) {
         if (!done) {
           core.OnPersistFailed(done.error(), now, out);
         } else if (token != 0) {
@@ -59,7 +59,7 @@ void Node::CarryOne(collab::Compute& compute) {
     running_work_[compute.job] = cut;
   }
   auto shared = std::make_shared<collab::Compute>(std::move(compute));
-  const bool posted = compute_->Post([this, shared, cut] {
+  const bool posted = compute_->Post([this, shared, cut, life = core_life_] {
     const Time begin = SystemClock().Now();
     auto result = std::make_shared<collab::JobResult>(
         std::holds_alternative<collab::CheckpointJob>(shared->what)
@@ -71,9 +71,9 @@ void Node::CarryOne(collab::Compute& compute) {
           std::chrono::duration_cast<std::chrono::milliseconds>(SystemClock().Now() - begin)
               .count());
     }
-    reactor_.Post([this, job = shared->job, result] {
-      running_work_.erase(job);
-      Step([&](collab::Peer& core, Time now, collab::Effects& out) {
+    reactor_.Post([this, life, job = shared->job, result] {
+      if (life == core_life_) running_work_.erase(job);
+      StepOf(life, [&](collab::Peer& core, Time now, collab::Effects& out) {
         core.OnComputed(job, std::move(*result), now, out);
       });
     });
@@ -83,6 +83,10 @@ void Node::CarryOne(collab::Compute& compute) {
 
 void Node::CarryOne(collab::CutWork&) {
   for (auto& [job, cut] : running_work_) cut->store(true);
+}
+
+void Node::CarryOne(collab::Reload&) {
+  reactor_.Post([this] { ReloadPeer(); });  // not while the core is at work
 }
 
 void Node::CarryOne(collab::Serve& serve) {
@@ -146,6 +150,10 @@ void Node::CarryOne(collab::Tell& tell) {
       break;
     case Kind::kSyncing:
       with_peer("sync");
+      break;
+    case Kind::kOwner:
+      with_peer("owner");
+      Say(fmt::format("Round {}: {}.", e.round, e.text));
       break;
     case Kind::kProblem:
       with_peer("problem");

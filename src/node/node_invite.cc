@@ -8,14 +8,7 @@
 namespace loom::node {
 
 Result<std::string> Node::MakeInvite(std::int64_t seconds, std::uint32_t uses) {
-  LOOM_ASSIGN(const crypto::SigningKey owner, crypto::SigningKey::Load(OwnerKeyPath()));
-  const bool owns = std::find(run_->content.owners.begin(), run_->content.owners.end(),
-                              owner.public_key()) != run_->content.owners.end();
-  if (!owns) {
-    return MakeError(Code::kRefused,
-                     fmt::format("the key in {} does not own this run", OwnerKeyPath()),
-                     "make the invite where the run was made, or set LOOM_OWNER_KEY");
-  }
+  LOOM_ASSIGN(const crypto::SigningKey owner, OwnerKey());
   swarm::Invite invite;
   invite.run = run_->id;
   std::vector<std::pair<PeerId, std::vector<swarm::Address>>> others;

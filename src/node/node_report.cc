@@ -90,7 +90,7 @@ void Node::ReportRound(Round round) {
   metrics.emplace_back("leader", json::Value(view.leader.Hex()));
   Event(std::move(metrics));
 
-  const std::uint64_t last = run_->spec.sync.rounds;
+  const std::uint64_t last = peer_->chain().config().rounds;
   std::string eta;
   if (view.measured && !first_measured_) first_measured_ = {round, now};
   if (last > round && view.measured && round > first_measured_->first) {

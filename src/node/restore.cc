@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <ranges>
 
 #include "agreed/combine.h"
 #include "agreed/state.h"
@@ -31,27 +32,45 @@ bool IsOnlyMember(const Body& body, const PeerId& peer) {
   return body.members.size() == 1 && body.members[0].id == peer;
 }
 
-Result<std::vector<Record>> ReadRecords(store::PeerFolder& folder, const Record& genesis,
-                                        const collab::SyncConfig& config, std::size_t num_tiles) {
+/// The settings of the rounds after a record.
+struct SettingsFrom {
+  Round round = 0;
+  collab::SyncConfig config;
+};
+
+/// The chain of the folder's records, and how its settings changed.
+struct History {
+  explicit History(const RestoreContext& context, std::size_t num_tiles)
+      : chain(context.genesis, context.config, num_tiles, context.signer, context.read_settings),
+        settings{{0, context.config}} {}
+
+  Status Append(Record record) {
+    LOOM_RETURN_IF_ERROR(chain.AppendOwn(std::move(record)));
+    const Body& body = chain.head().body;
+    if (body.order && !body.order->settings.empty())
+      settings.push_back({body.round, chain.config()});
+    return {};
+  }
+  const collab::SyncConfig& ConfigOf(Round round) const {
+    auto it = settings.rbegin();
+    while (it->round >= round && it + 1 != settings.rend()) ++it;
+    return it->config;
+  }
+  collab::Chain chain;
+  std::vector<SettingsFrom> settings;
+};
+
+Status ReadRecords(store::PeerFolder& folder, History& history) {
   LOOM_ASSIGN(const std::vector<Bytes> entries, folder.records().ReadAll());
-  RunId run;
-  run.bytes = genesis.hash.bytes;
-  std::vector<Record> records;
-  const Record* parent = &genesis;
-  records.reserve(entries.size());
   for (const Bytes& entry : entries) {
     LOOM_ASSIGN(Record record, Record::Decode(entry));
-    if (record.body.parent != parent->hash) {
-      return MakeError(Code::kCorrupt,
-                       fmt::format("records.log: record {} does not follow record {}",
-                                   record.body.round, parent->body.round));
+    if (Status follows = history.Append(std::move(record)); !follows) {
+      Error error = std::move(follows).error();
+      error.code = Code::kCorrupt;
+      return std::move(error).Context("records.log");
     }
-    LOOM_RETURN_IF_ERROR(
-        CheckNextBody(parent->body, parent->hash, run, config, num_tiles, record.body));
-    records.push_back(std::move(record));
-    parent = &records.back();
   }
-  return records;
+  return {};
 }
 
 Result<Blob> ReadRound(const store::PeerFolder& folder, const collab::TileLayout& layout,
@@ -82,11 +101,11 @@ Status StartFromFirstWeights(collab::Engine& engine, const Record& genesis,
   return {};
 }
 
-/// Loads the newest checkpoint whose record is in the chain; its round, 0 = none.
+/// Loads the newest checkpoint that the newest state came by; its round, 0 = none.
 Result<Round> LoadCheckpoint(store::PeerFolder& folder, const store::StateLayout& layout,
-                             const std::vector<Record>& records, collab::Engine& engine,
-                             Restored& out) {
-  Round newest = records.size();
+                             const History& history, collab::Engine& engine, Restored& out) {
+  const std::vector<Round> ancestors = history.chain.Ancestors(history.chain.rounds());
+  Round newest = history.chain.rounds();
   while (newest > 0) {
     const auto loaded = folder.checkpoints().LoadLastGood(layout, engine.state().planes(), newest);
     if (!loaded) {
@@ -97,8 +116,12 @@ Result<Round> LoadCheckpoint(store::PeerFolder& folder, const store::StateLayout
     out.notes.insert(out.notes.end(), loaded->skipped.begin(), loaded->skipped.end());
     const Round round = loaded->info.round;
     if (round == 0) return round;
-    const Record& record = records[round - 1];
+    const Record& record = history.chain.At(round);
     if (loaded->info.record == record.hash && loaded->info.root == record.body.root) {
+      if (std::ranges::find(ancestors, round) == ancestors.end()) {  // an order returned from there
+        newest = round - 1;
+        continue;
+      }
       for (const store::ExtraFile& extra : loaded->extras) {
         const auto worker = WorkerOfName(extra.name);
         if (!worker) continue;
@@ -183,77 +206,84 @@ Result<Blob> Repeat(collab::Engine& engine, const Body& parent, const Body& body
 }
 
 /// A lone member's vote is a quorum: its round is decided, although the end came before the record.
-Status KeepOwnDecision(store::PeerFolder& folder, const Record& genesis, const PeerId& self,
-                       const collab::SyncConfig& config, std::size_t num_tiles, Restored& out) {
-  std::vector<Record>& records = out.peer.records;
-  const Record& head = records.empty() ? genesis : records.back();
-  const collab::DecisionId& id = out.peer.voter.id;
-  const auto& cast = out.peer.voter.vote;
-  if (!cast || id.parent != head.hash || !IsOnlyMember(head.body, self)) return {};
+Status KeepOwnDecision(store::PeerFolder& folder, const PeerId& self, History& history,
+                       const collab::VoterState& voter) {
+  const Record& head = history.chain.head();
+  const auto& cast = voter.vote;
+  if (!cast || voter.id.parent != head.hash || !IsOnlyMember(head.body, self)) return {};
   LOOM_ASSIGN(Record record, Record::FromBody(cast->body));
-  RunId run;
-  run.bytes = genesis.hash.bytes;
-  LOOM_RETURN_IF_ERROR(CheckNextBody(head.body, head.hash, run, config, num_tiles, record.body));
   record.term = cast->vote.term;
   record.votes.push_back(cast->vote);
-  LOOM_RETURN_IF_ERROR(folder.records().AppendAndSync(record.Encode()));
-  records.push_back(std::move(record));
-  return {};
+  const Bytes encoded = record.Encode();
+  LOOM_RETURN_IF_ERROR(history.Append(std::move(record)));
+  return folder.records().AppendAndSync(encoded);
+}
+
+/// The reduced bytes of a round: from its file, or worked out again where this peer can.
+Result<Blob> BytesOf(store::PeerFolder& folder, collab::Engine& engine, const History& history,
+                     Round round, const PeerId& self, bool& inner_exact, Restored& out) {
+  const Body& parent = history.chain.At(round - 1).body;
+  const Body& body = history.chain.At(round).body;
+  const collab::SyncConfig& config = history.ConfigOf(round);
+  auto bytes = ReadRound(folder, engine.layout(), body);
+  const bool alone = IsOnlyMember(parent, self);
+  if (config.exact ? bytes.ok() : !inner_exact || !alone) {
+    inner_exact = config.exact;
+    return bytes;
+  }
+  LOOM_ASSIGN(Blob repeated, Repeat(engine, parent, body, config));
+  inner_exact = config.exact || repeated != nullptr;
+  if (repeated == nullptr) {
+    out.notes.push_back(fmt::format("round {} does not repeat here bit by bit", round));
+    return bytes;
+  }
+  if (bytes) return bytes;
+  out.notes.push_back(fmt::format("round {} was worked out again with the same result: {}", round,
+                                  bytes.error().message));
+  LOOM_RETURN_IF_ERROR(WriteRound(folder, engine.layout(), round, *repeated));
+  return repeated;
 }
 
 /// Takes the engine from the state after out.state to the newest one that the folder leads to. A
-/// round whose bytes are lost ends the way, unless this peer did it alone and can do it again.
-Status ApplyRounds(store::PeerFolder& folder, collab::Engine& engine, const Record& genesis,
-                   const PeerId& self, const collab::SyncConfig& config, Restored& out) {
-  const std::vector<Record>& records = out.peer.records;
-  const collab::TileLayout& layout = engine.layout();
+/// round whose bytes are lost ends the way, unless this peer can do it again.
+Status ApplyRounds(store::PeerFolder& folder, collab::Engine& engine, const PeerId& self,
+                   const History& history, Restored& out) {
+  const collab::Chain& chain = history.chain;
   bool& inner_exact = out.peer.inner_exact;
   inner_exact = true;
-  for (; out.state < records.size(); ++out.state) {
-    const Body& parent = out.state == 0 ? genesis.body : records[out.state - 1].body;
-    const Body& body = records[out.state].body;
-    if (body.contributions.empty()) continue;
-    auto bytes = ReadRound(folder, layout, body);
-    const bool alone = IsOnlyMember(parent, self);
-    if (config.exact ? !bytes.ok() : inner_exact && alone) {
-      LOOM_ASSIGN(Blob repeated, Repeat(engine, parent, body, config));
-      inner_exact = config.exact || repeated != nullptr;
-      if (repeated == nullptr) {
-        out.notes.push_back(fmt::format("round {} does not repeat here bit by bit", body.round));
-      } else if (!bytes) {
-        out.notes.push_back(fmt::format("round {} was worked out again with the same result: {}",
-                                        body.round, bytes.error().message));
-        LOOM_RETURN_IF_ERROR(WriteRound(folder, layout, body.round, *repeated));
-        bytes = std::move(repeated);
-      }
-    } else {
-      inner_exact = config.exact;
-    }
+  const std::vector<Round> ancestors = chain.Ancestors(chain.rounds());
+  for (const Round round : std::views::reverse(ancestors)) {
+    if (round <= out.state || chain.At(round).body.contributions.empty()) continue;
+    const Body& body = chain.At(round).body;
+    engine.Configure(history.ConfigOf(round));
+    auto bytes = BytesOf(folder, engine, history, round, self, inner_exact, out);
     if (!bytes) {
-      const bool ever_alone = std::all_of(records.begin(), records.end(), [](const Record& r) {
-        return r.body.members.size() == 1;
-      });
+      bool ever_alone = true;
+      for (Round r = 1; r <= chain.rounds(); ++r)
+        ever_alone = ever_alone && chain.At(r).body.members.size() == 1;
       if (ever_alone) {
         return MakeError(
             Code::kCorrupt,
-            fmt::format("the way ends at round {} of {}: {}", out.state, records.size(),
+            fmt::format("the way ends at round {} of {}: {}", round - 1, chain.rounds(),
                         bytes.error().message),
             "no other peer ever held it: bring back a copy of the file; loom export writes the "
             "model of the last good round");
       }
       out.notes.push_back(
-          fmt::format("round {} will be fetched: {}", body.round, bytes.error().message));
+          fmt::format("round {} will be fetched: {}", round, bytes.error().message));
       return {};
     }
     LOOM_ASSIGN(const collab::NextState next, engine.Next(**bytes, collab::ClockOf(body)));
     if (next.root != body.root) {
       return MakeError(
           Code::kCorrupt,
-          fmt::format("the state after round {} would have root {}, its record says {}", body.round,
+          fmt::format("the state after round {} would have root {}, its record says {}", round,
                       next.root.Hex(), body.root.Hex()));
     }
     LOOM_RETURN_IF_ERROR(engine.Apply(**bytes, collab::ClockOf(body)));
+    out.state = round;
   }
+  out.state = chain.rounds();  // what follows the last of them changed nothing, or returned here
   return {};
 }
 
@@ -291,27 +321,28 @@ store::StateLayout StateLayoutOf(const agreed::TileGrid& grid, std::size_t plane
 }
 
 Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
-                             const Record& genesis, const PeerId& self,
-                             const collab::SyncConfig& config, const FirstWeights& first_weights) {
+                             const RestoreContext& context) {
   Restored out;
   out.notes = folder.notes();
   const collab::TileLayout& tiles = engine.layout();
   const store::StateLayout layout = StateLayoutOf(engine.grid(), tiles.num_planes());
-  LOOM_ASSIGN(out.peer.records, ReadRecords(folder, genesis, config, tiles.num_tiles()));
-  const std::vector<Record>& records = out.peer.records;
+  History history(context, tiles.num_tiles());
+  LOOM_RETURN_IF_ERROR(ReadRecords(folder, history));
+  const collab::Chain& chain = history.chain;
   LOOM_ASSIGN(out.peer.voter, ReadVotes(folder));
-  if (out.peer.voter.id.round > records.size() + 1) {
+  if (out.peer.voter.id.round > chain.rounds() + 1 &&
+      out.peer.voter.id.era == chain.head().body.era) {
     out.notes.push_back(fmt::format(
         "{}/records.log ends at round {}, and this key has voted in round {}: the rounds "
         "between are fetched, or done again by a peer that was alone",
-        folder.path(), records.size(), out.peer.voter.id.round));
+        folder.path(), chain.rounds(), out.peer.voter.id.round));
   }
-  out.peer.resumed = !records.empty() || folder.votes().size() > 0;
-  LOOM_RETURN_IF_ERROR(KeepOwnDecision(folder, genesis, self, config, tiles.num_tiles(), out));
+  out.peer.resumed = chain.rounds() > 0 || folder.votes().size() > 0;
+  LOOM_RETURN_IF_ERROR(KeepOwnDecision(folder, context.self, history, out.peer.voter));
 
-  LOOM_ASSIGN(const Round checkpoint, LoadCheckpoint(folder, layout, records, engine, out));
+  LOOM_ASSIGN(const Round checkpoint, LoadCheckpoint(folder, layout, history, engine, out));
   if (checkpoint == 0) {
-    LOOM_RETURN_IF_ERROR(StartFromFirstWeights(engine, genesis, first_weights));
+    LOOM_RETURN_IF_ERROR(StartFromFirstWeights(engine, context.genesis, context.first_weights));
   } else {
     LOOM_ASSIGN(const store::StateFile state, folder.checkpoints().OpenState(checkpoint, layout));
     out.peer.checkpoint = checkpoint;
@@ -319,14 +350,16 @@ Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
   }
 
   out.state = checkpoint;
-  LOOM_RETURN_IF_ERROR(ApplyRounds(folder, engine, genesis, self, config, out));
+  LOOM_RETURN_IF_ERROR(ApplyRounds(folder, engine, context.self, history, out));
+  engine.Configure(chain.config());
   out.peer.state = out.state;
 
   for (Round r = out.state; r > 0; --r) {  // the unbroken run of rounds that can be served
-    const Body& body = records[r - 1].body;
+    const Body& body = chain.At(r).body;
     if (!body.contributions.empty() && !folder.HasRound(r, RoundIdOf(body))) break;
     out.peer.oldest = r;
   }
+  for (Round r = 1; r <= chain.rounds(); ++r) out.peer.records.push_back(chain.At(r));
 
   const auto& vote = out.peer.voter.vote;
   if (vote && out.peer.voter.id.round > out.state) {

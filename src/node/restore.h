@@ -30,9 +30,16 @@ using FirstWeights = std::function<Status(std::span<float> weights)>;
 /// Errors: a log damaged in the middle, records that do not follow from each other, first weights
 /// of another root than the genesis record's, lost bytes that no other peer can ever have had
 /// (kCorrupt). Thread: the storage thread, with nobody else using the engine.
+struct RestoreContext {
+  const collab::Record& genesis;
+  PeerId self;
+  const collab::SyncConfig& config;    ///< of genesis
+  const collab::Signer& signer;        ///< only to check
+  collab::ReadSettings read_settings;  ///< of owners' orders
+  FirstWeights first_weights;
+};
 Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
-                             const collab::Record& genesis, const PeerId& self,
-                             const collab::SyncConfig& config, const FirstWeights& first_weights);
+                             const RestoreContext& context);
 
 /// The grid as the store needs it.
 store::StateLayout StateLayoutOf(const agreed::TileGrid& grid, std::size_t planes);

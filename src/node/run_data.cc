@@ -89,6 +89,21 @@ Status CheckKernels(const Run& run, const train::LocalConfig& local) {
       "founder begin a run with exact = false");
 }
 
+Result<train::RunSpec> SettingsOf(store::PeerFolder& folder, const Run& run) {
+  LOOM_ASSIGN(const std::vector<Bytes> entries, folder.records().ReadAll());
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    LOOM_ASSIGN(const collab::Record record, collab::Record::Decode(*entry));
+    if (record.body.order && !record.body.order->settings.empty())
+      return train::ParseCanonicalSpec(AsText(record.body.order->settings));
+  }
+  return run.spec;
+}
+
+Result<collab::SyncConfig> ReadAmendment(ByteView before, ByteView after) {
+  LOOM_ASSIGN(const train::RunSpec spec, train::ReadAmended(AsText(before), AsText(after)));
+  return spec.sync;
+}
+
 Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const std::string& name,
                     const crypto::SigningKey& owner, const crypto::PublicKey& founder,
                     std::int64_t wall_seconds) {

@@ -9,6 +9,7 @@
 
 #include "collab/record.h"
 #include "data/dataset.h"
+#include "store/peer_folder.h"
 #include "store/piece_list.h"
 #include "train/spec.h"
 
@@ -33,6 +34,11 @@ Status ConfigureCompute(const train::RunSpec& spec, const train::LocalConfig& lo
 /// Exact mode: whether this machine computes the units of the run (R27); kRefused says what to do.
 /// Thread: one for which ConfigureCompute was called.
 Status CheckKernels(const Run& run, const train::LocalConfig& local);
+
+/// The settings of a run as the orders in a folder's records have left them.
+Result<train::RunSpec> SettingsOf(store::PeerFolder& folder, const Run& run);
+/// collab::ReadSettings of real specs.
+Result<collab::SyncConfig> ReadAmendment(ByteView before, ByteView after);
 
 /// Reads a genesis record that this peer stored or a member sent; checks signature and settings.
 Result<Run> ReadRun(ByteView genesis_record);

@@ -187,6 +187,37 @@ Status PeerFolder::PruneRounds() {
   return {};
 }
 
+Status PeerFolder::Rewind(Round keep, std::span<const Bytes> records) {
+  LOOM_ASSIGN(std::vector<Bytes> entries, records_->ReadAll());
+  if (entries.size() < keep) {
+    return MakeError(Code::kInternal,
+                     fmt::format("{}: {} records, {} are to be kept", path_, entries.size(), keep));
+  }
+  const std::string name = "orphaned.log";
+  LOOM_ASSIGN(AppendLog orphans,
+              AppendLog::Open(*fs_, JoinPath(path_, name), LogId(genesis_, name)));
+  for (std::size_t i = keep; i < entries.size(); ++i) {
+    LOOM_RETURN_IF_ERROR(orphans.Append(entries[i]));
+  }
+  LOOM_RETURN_IF_ERROR(orphans.Sync());
+  for (const Round round : checkpoints_.List()) {
+    if (round > keep) {
+      LOOM_RETURN_IF_ERROR(checkpoints_.Remove(round));
+    }
+  }
+  const std::string rounds = JoinPath(path_, "rounds");
+  LOOM_ASSIGN(const auto files, fs_->List(rounds));
+  for (const DirEntry& entry : files) {
+    const auto round = RoundOfName(entry.name);
+    if (round && *round > keep) {
+      LOOM_RETURN_IF_ERROR(fs_->Remove(JoinPath(rounds, entry.name)));
+    }
+  }
+  entries.resize(keep);
+  entries.insert(entries.end(), records.begin(), records.end());
+  return records_->Rewrite(entries);
+}
+
 Status PeerFolder::WriteKey(const std::string& name, ByteView bytes) {
   if (!IsKeyName(name))
     return MakeError(Code::kInvalid, fmt::format("'{}' cannot name a key", name));

@@ -56,6 +56,10 @@ class PeerFolder {
   Status KeepOnlyRound(Round round, const Hash& id);
   /// Removes round bytes up to and including the oldest kept checkpoint's round.
   Status PruneRounds();
+  /// Gives up a history after round `keep`: its records go to the end of orphaned.log, checkpoints
+  /// and round bytes of later rounds are removed, and `records` follow. Done again after an
+  /// interruption it comes to the same.
+  Status Rewind(Round keep, std::span<const Bytes> records);
 
   Status WriteKey(const std::string& name, ByteView bytes);  ///< mode 0600 in a folder of mode 0700
   Result<Bytes> ReadKey(const std::string& name) const;

@@ -344,6 +344,25 @@ Result<RunSpec> ParseCanonicalSpec(std::string_view text) {
   return run.spec;
 }
 
+Result<RunSpec> ReadAmended(std::string_view before, std::string_view after) {
+  LOOM_ASSIGN(const RunSpec old_spec, ParseCanonicalSpec(before));
+  LOOM_ASSIGN(const RunSpec new_spec, ParseCanonicalSpec(after));
+  RunFile old_run, new_run;
+  old_run.spec = old_spec;
+  new_run.spec = new_spec;
+  for (const Key& key : Keys()) {
+    if (!key.agreed || key.Amendable()) continue;
+    const std::string was = FormatValue(key, old_run);
+    const std::string is = FormatValue(key, new_run);
+    if (was != is) {
+      return MakeError(Code::kInvalid,
+                       fmt::format("{}.{} cannot be changed from {} to {} in a run that has begun",
+                                   key.table, key.name, was, is));
+    }
+  }
+  return new_spec;
+}
+
 Hash SpecHash(const RunSpec& spec) { return crypto::Sha256(AsBytes(CanonicalSpec(spec))); }
 
 std::vector<std::string> DiffSpecs(std::string_view ours, std::string_view theirs) {

@@ -111,6 +111,12 @@ Hash SpecHash(const RunSpec& spec);
 /// The lines in which two specs differ, as "table.key: ours VALUE, theirs VALUE".
 std::vector<std::string> DiffSpecs(std::string_view ours, std::string_view theirs);
 
+/// The spec with other values, given as run.toml gives them ("[sync]\nrounds = 500"). Errors: keys
+/// that a living run cannot change, and what ParseRun says.
+Result<RunSpec> Amend(const RunSpec& before, std::string_view toml);
+/// The same change as two canonical texts: checked, and read.
+Result<RunSpec> ReadAmended(std::string_view before, std::string_view after);
+
 /// Tokens that one worker uses in an inner step.
 std::uint64_t TokensPerStep(const RunSpec& spec);
 

@@ -235,6 +235,14 @@ Status OutOfRange(const Key& key, const std::string& value) {
 
 std::span<const Key> Keys() { return Table(); }
 
+bool Key::Amendable() const {
+  if (table == "sync") {
+    return name == "rounds" || name == "inner_steps" || name.starts_with("outer") ||
+           name == "inner_state" || name == "max_norm";
+  }
+  return table == "optim" && name != "optimizer" && name != "batch" && name != "accumulation";
+}
+
 std::vector<std::string_view> TableNames() {
   return {"model", "data", "optim", "sync", "determinism", "local"};
 }

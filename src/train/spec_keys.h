@@ -40,6 +40,8 @@ struct Key {
   double min = 0;         ///< numbers only, inclusive
   double max = 0;
   std::vector<std::string_view> choices = {};  ///< words that the key takes; empty = any
+  /// Whether a living run can change it: what is on disk and on its way fits before and after.
+  bool Amendable() const;
 };
 
 /// All keys, grouped by table in the order of the file.

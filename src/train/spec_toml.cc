@@ -22,6 +22,27 @@ class RunParser {
  public:
   explicit RunParser(std::string_view file) : file_(file) {}
 
+  /// Other values for a run that has begun.
+  Result<RunSpec> Amend(const TomlTable& document, const RunSpec& before) {
+    LOOM_RETURN_IF_ERROR(CheckNames(document));
+    run_ = DefaultRun();
+    run_.spec = before;
+    for (const auto& [table, value] : document) {
+      for (const auto& [name, entry] : *value.AsTable()) {
+        const Key& key = *Find(table, name);
+        if (!key.Amendable()) {
+          return At(entry.line, Code::kInvalid,
+                    fmt::format("{}.{} cannot be changed in a run that has begun", table, name),
+                    "[optim] (but optimizer, batch, accumulation) and rounds, inner_steps, outer*, "
+                    "max_norm of [sync] can be; for the rest begin a new run");
+        }
+        LOOM_RETURN_IF_ERROR(ApplyKey(key, entry));
+      }
+    }
+    LOOM_RETURN_IF_ERROR(ResolveSpec(run_.spec));
+    return run_.spec;
+  }
+
   Result<RunFile> Parse(const TomlTable& document) {
     LOOM_RETURN_IF_ERROR(CheckNames(document));
     run_ = DefaultRun();
@@ -299,6 +320,11 @@ std::string Comment(const Key& key) {
 Result<RunFile> ParseRun(std::string_view toml, std::string_view file_name) {
   LOOM_ASSIGN(const TomlTable document, ParseToml(toml, file_name));
   return RunParser(file_name).Parse(document);
+}
+
+Result<RunSpec> Amend(const RunSpec& before, std::string_view toml) {
+  LOOM_ASSIGN(const TomlTable document, ParseToml(toml, "the change"));
+  return RunParser("the change").Amend(document, before);
 }
 
 Result<RunFile> LoadRun(const std::string& path) {

@@ -1,0 +1,214 @@
+// loom amend, continue: what the owner of a run orders, signed with the owner's key by the peer
+// that runs beside it.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <memory>
+#include <thread>
+
+#include "app/control.h"
+#include "app/output.h"
+#include "app/peer_folder_source.h"
+#include "app/print.h"
+#include "app/verbs.h"
+
+namespace loom::app {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Options {
+  std::string dir;
+  std::string set;
+  std::uint64_t from = UINT64_MAX;
+  std::uint64_t wait = 8;
+  bool leave_behind = false;
+  bool yes = false;
+  bool json = false;
+};
+
+/// "optim.lr=1e-4,sync.rounds=500" as run.toml has it.
+Result<std::string> TomlOf(const std::string& set) {
+  std::string toml;
+  for (std::size_t at = 0; at < set.size();) {
+    const std::size_t end = std::min(set.find(',', at), set.size());
+    const std::string one = set.substr(at, end - at);
+    at = end + 1;
+    const std::size_t dot = one.find('.');
+    const std::size_t equals = one.find('=');
+    if (dot == std::string::npos || equals == std::string::npos || dot > equals) {
+      return MakeError(Code::kInvalid, fmt::format("'{:.60}' is not TABLE.KEY=VALUE", one),
+                       "for example: optim.lr=1e-4,sync.rounds=500");
+    }
+    toml += fmt::format("[{}]\n{}\n", one.substr(0, dot), one.substr(dot + 1));
+  }
+  return toml;
+}
+
+std::uint64_t Number(const json::Value& answer, std::string_view key) {
+  const json::Value* found = answer.Find(key);
+  return found != nullptr && found->AsUnsigned() != nullptr ? *found->AsUnsigned() : 0;
+}
+
+std::string Text(const json::Value& object, std::string_view key) {
+  const json::Value* found = object.Find(key);
+  return found != nullptr && found->AsString() != nullptr ? *found->AsString() : "";
+}
+
+Status Order(const Options& options, bool revert) {
+  LOOM_ASSIGN(const std::string dir, FindPeerFolder(options.dir));
+  LOOM_ASSIGN(const std::string toml, TomlOf(options.set));
+  const json::Object request{{"verb", json::Value("order")},
+                             {"toml", toml.empty() ? json::Value() : json::Value(toml)},
+                             {"revert", revert ? json::Value(options.from) : json::Value()}};
+  LOOM_ASSIGN(const json::Value answer, AskPeer(dir, request));
+  Output out(options.json);
+  out.Event({{"event", json::Value("ordered")},
+             {"order", json::Value(Number(answer, "order"))},
+             {"round", json::Value(Number(answer, "round"))}});
+  if (!options.json) {
+    out.Say(
+        "Order {} is on its way to the members: one of the next records takes it up (loom log "
+        "--dir {} shows it).",
+        Number(answer, "order"), dir);
+  }
+  return {};
+}
+
+Status Amend(const Options& options) {
+  if (options.set.empty()) {
+    return MakeError(Code::kInvalid, "nothing to change",
+                     "for example: loom amend optim.lr=1e-4,sync.rounds=500 --dir loom-run-1");
+  }
+  return Order(options, false);
+}
+
+void Show(const json::Value& view, Output& out) {
+  const json::Value* survivors = view.Find("survivors");
+  if (survivors != nullptr && survivors->AsArray() != nullptr) {
+    for (const json::Value& s : *survivors->AsArray()) {
+      const json::Value* holds = s.Find("holds_state");
+      const bool proved = holds != nullptr && holds->AsBool() != nullptr && *holds->AsBool();
+      out.Say("  goes on     {}  round {}{}", Text(s, "peer").substr(0, 12), Number(s, "round"),
+              proved ? "" : ", does not hold the newest state yet");
+    }
+  }
+  const json::Value* abandoned = view.Find("abandoned");
+  if (abandoned != nullptr && abandoned->AsArray() != nullptr) {
+    for (const json::Value& peer : *abandoned->AsArray())
+      out.Say("  abandoned   {}  not heard", peer.AsString()->substr(0, 12));
+  }
+}
+
+bool Agreed(const Options& options) {
+  if (options.yes) return true;
+  if (::isatty(STDIN_FILENO) == 0) return false;
+  Print(
+      stdout,
+      "Those who are abandoned must not be running: what they did since is given up when they come "
+      "back.\nType yes to go on: ");
+  std::fflush(stdout);
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer == "yes";
+}
+
+json::Object Step(const char* step, const Options& options) {
+  return {{"verb", json::Value("reset")},
+          {"step", json::Value(step)},
+          {"leave_behind", json::Value(options.leave_behind)}};
+}
+
+Status Reset(const Options& options) {
+  LOOM_ASSIGN(const std::string dir, FindPeerFolder(options.dir));
+  LOOM_ASSIGN(json::Value view, AskPeer(dir, Step("seal", options)));
+  Output out(options.json);
+  const std::uint64_t era = Number(view, "sealed_for");
+  const Time begin = SystemClock().Now();
+  while (SystemClock().Now() - begin < std::chrono::seconds(options.wait)) {
+    std::this_thread::sleep_for(500ms);
+    LOOM_ASSIGN(view, AskPeer(dir, Step("view", options)));
+    const json::Value* abandoned = view.Find("abandoned");
+    if (abandoned != nullptr && abandoned->AsArray() != nullptr && abandoned->AsArray()->empty())
+      break;
+  }
+  out.Event({{"event", json::Value("sealed")}, {"view", view}});
+  Show(view, out);
+  if (!Agreed(options)) {
+    LOOM_ASSIGN(view, AskPeer(dir, Step("cancel", options)));
+    return MakeError(Code::kRefused, "not confirmed: the seal is ended, nothing has changed",
+                     "type yes when asked, or give --yes");
+  }
+  const Time agreed = SystemClock().Now();
+  Error last = MakeError(Code::kTimeout, "the reset was not taken up");
+  while (SystemClock().Now() - agreed < 60s) {
+    auto answer = AskPeer(dir, Step("commit", options));
+    if (answer && Number(*answer, "era") >= era) {
+      out.Event({{"event", json::Value("reset")}, {"era", json::Value(era)}});
+      if (!options.json) out.Say("The run goes on in era {}.", era);
+      return {};
+    }
+    if (!answer) last = answer.error();
+    if (!answer && answer.error().code != Code::kConflict) break;
+    std::this_thread::sleep_for(300ms);
+    auto now = AskPeer(dir, Step("view", options));
+    if (now && Number(*now, "era") >= era) continue;
+  }
+  return Error(last).Context("the survivors are still sealed; run loom continue again");
+}
+
+Status Continue(const Options& options) {
+  if (options.from != UINT64_MAX) return Order(options, true);
+  if (!options.set.empty()) {
+    return MakeError(Code::kInvalid, "--set goes with --from ROUND",
+                     "to change settings alone: loom amend KEY=VALUE");
+  }
+  return Reset(options);
+}
+
+void DeclareDir(Args& args, Options& options) {
+  args.Option("--dir", "DIR", options.dir,
+              "Folder of a running peer; default: this folder or the only ./loom-*");
+}
+
+}  // namespace
+
+Verb AmendVerb() {
+  auto options = std::make_shared<Options>();
+  return {.name = "amend",
+          .summary = "Change settings of a living run, by its owner's key",
+          .example = "loom amend optim.lr=1e-4,sync.rounds=500 --dir loom-run-1",
+          .declare =
+              [options](Args& args) {
+                args.Positional("KEY=VALUE", options->set,
+                                "TABLE.KEY=VALUE of run.toml, several with commas");
+                DeclareDir(args, *options);
+                args.Flag("--json", options->json, "One object: event, order, round");
+              },
+          .run = [options] { return Amend(*options); }};
+}
+
+Verb ContinueVerb() {
+  auto options = std::make_shared<Options>();
+  return {.name = "continue",
+          .summary =
+              "Go on without the members that are lost, or from an older round, by the owner's key",
+          .example = "loom continue --dir loom-run-1",
+          .declare =
+              [options](Args& args) {
+                DeclareDir(args, *options);
+                args.Option("--from", "ROUND", options->from,
+                            "Return to the state after this round (a quorum has to be there)");
+                args.Option("--set", "KEY=VALUE", options->set, "With --from: other settings, too");
+                args.Option("--wait", "SECONDS", options->wait,
+                            "How long survivors are waited for");
+                args.Flag("--leave-behind", options->leave_behind,
+                          "Do not wait for survivors that lack the newest state");
+                args.Flag("--yes", options->yes, "Do not ask");
+                args.Flag("--json", options->json, "NDJSON events on stdout");
+              },
+          .run = [options] { return Continue(*options); }};
+}
+
+}  // namespace loom::app

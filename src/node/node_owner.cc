@@ -1,0 +1,100 @@
+// What the owner of a run tells one of its peers (R14): orders for the members to take up, and the
+// steps of a reset. The owner's key is read for each of them and never kept.
+#include <algorithm>
+
+#include "node/node.h"
+#include "node/owner_key.h"
+
+namespace loom::node {
+
+Result<crypto::SigningKey> Node::OwnerKey() const {
+  LOOM_ASSIGN(crypto::SigningKey owner, crypto::SigningKey::Load(OwnerKeyPath()));
+  const auto& owners = run_->content.owners;
+  if (std::find(owners.begin(), owners.end(), owner.public_key()) == owners.end()) {
+    return MakeError(Code::kRefused,
+                     fmt::format("the key in {} does not own this run", OwnerKeyPath()),
+                     "do this where the run was made, or set LOOM_OWNER_KEY to an owner's key");
+  }
+  return owner;
+}
+
+// {"verb": "order", "toml": "[optim]\nlr = 1e-4", "revert": 120}: either, or both.
+Result<json::Object> Node::TakeOrder(const json::Value& request) {
+  LOOM_ASSIGN(const crypto::SigningKey owner, OwnerKey());
+  collab::Order order;
+  order.number = peer_->chain().head().body.orders + 1;
+  const json::Value* revert = request.Find("revert");
+  if (revert != nullptr && revert->AsUnsigned() != nullptr) order.revert = *revert->AsUnsigned();
+  if (const json::Value* toml = request.Find("toml");
+      toml != nullptr && toml->AsString() != nullptr) {
+    LOOM_ASSIGN(const train::RunSpec before,
+                train::ParseCanonicalSpec(AsText(peer_->chain().settings())));
+    LOOM_ASSIGN(const train::RunSpec after, train::Amend(before, *toml->AsString()));
+    const std::string text = train::CanonicalSpec(after);
+    if (text == AsText(peer_->chain().settings()) && !order.revert) {
+      return MakeError(Code::kInvalid, "the run has these settings already");
+    }
+    order.settings = ToBytes(AsBytes(text));
+  }
+  order.owner = owner.public_key();
+  order.signature = owner.Sign(collab::kOrderDomain, order.Text(run_->id));
+  Status taken;
+  Step([&](collab::Peer& core, Time now, collab::Effects& out) {
+    taken = core.TakeOrder(order, now, out);
+  });
+  LOOM_RETURN_IF_ERROR(taken);
+  return json::Object{{"ok", json::Value(true)},
+                      {"order", json::Value(order.number)},
+                      {"round", json::Value(peer_->chain().rounds())}};
+}
+
+json::Object Node::ResetJson() const {
+  const auto view = peer_->ViewReset();
+  if (!view) {
+    return {{"ok", json::Value(true)}, {"era", json::Value(peer_->chain().head().body.era)}};
+  }
+  json::Array survivors;
+  for (const auto& s : view->survivors) {
+    survivors.push_back(json::Object{{"peer", json::Value(s.peer.Hex())},
+                                     {"round", json::Value(s.head.round)},
+                                     {"holds_state", json::Value(s.proved)},
+                                     {"voted", json::Value(s.voted)}});
+  }
+  json::Array abandoned;
+  for (const PeerId& p : view->abandoned) abandoned.push_back(json::Value(p.Hex()));
+  return {{"ok", json::Value(true)},
+          {"era", json::Value(peer_->chain().head().body.era)},
+          {"sealed_for", json::Value(view->era)},
+          {"survivors", json::Value(std::move(survivors))},
+          {"abandoned", json::Value(std::move(abandoned))}};
+}
+
+// "seal", then "view" as often as wanted, then "commit" until the era has begun, or "cancel".
+Result<json::Object> Node::Reset(const std::string& step, bool leave_behind) {
+  if (step == "view") return ResetJson();
+  LOOM_ASSIGN(const crypto::SigningKey owner, OwnerKey());
+  Status done;
+  if (step == "seal" || step == "cancel") {
+    collab::Seal seal;
+    seal.era = std::max(peer_->chain().head().body.era + 1, peer_->sealed());
+    seal.end = step == "cancel";
+    seal.owner = owner.public_key();
+    seal.signature = owner.Sign(collab::kSealDomain, seal.Text(run_->id));
+    Step([&](collab::Peer& core, Time now, collab::Effects& out) {
+      done = seal.end ? core.EndReset(seal, now, out) : core.BeginReset(seal, now, out);
+    });
+  } else if (step == "commit") {
+    LOOM_ASSIGN(collab::ResetDraft draft, peer_->DraftReset(leave_behind));
+    draft.record.owner = owner.Sign(draft.is_reset ? collab::kResetDomain : collab::kCertifyDomain,
+                                    draft.record.hash.View());
+    Step([&](collab::Peer& core, Time now, collab::Effects& out) {
+      done = core.TakeSigned(std::move(draft.record), now, out);
+    });
+  } else {
+    return MakeError(Code::kInvalid, fmt::format("unknown step '{}' of a reset", step));
+  }
+  LOOM_RETURN_IF_ERROR(done);
+  return ResetJson();
+}
+
+}  // namespace loom::node

@@ -1,0 +1,108 @@
+// The owner's verbs on real processes (R14): settings changed and an older state returned to in a
+// living run, and a reset of the smaller side of a split after which one history survives. The
+// sides are kept apart by ending the smaller one while the larger works, and stopping the larger
+// while the smaller does.
+#include <signal.h>
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "store/append_log.h"
+#include "store/file_system.h"
+#include "tests/e2e/swarm_process.h"
+
+namespace loom::e2e {
+namespace {
+
+class Owning : public SwarmTest {
+ protected:
+  std::vector<Peer*> Five() {
+    Peer& host = Host("host");
+    std::vector<Peer*> all{&host};
+    for (const char* name : {"second", "third", "fourth", "fifth"})
+      all.push_back(&Join(name, host.invite));
+    UntilRound(all, 2, 5);
+    return all;
+  }
+  static void Signal(const std::vector<Peer*>& peers, int signal) {
+    for (Peer* peer : peers) peer->child->Signal(signal);
+  }
+};
+
+TEST_F(Owning, SettingsAreChangedInALivingRun) {
+  const std::vector<Peer*> all = Three();
+  ASSERT_FALSE(HasFailure());
+  const Ended wrong = Run({"amend", "model.layers=3", "--dir", all[1]->dir});
+  EXPECT_NE(wrong.code, 0);
+  EXPECT_NE(wrong.log.find("model.layers cannot be changed"), std::string::npos) << wrong.log;
+  const std::uint64_t then = all[0]->round;
+  const Ended ended =
+      Run({"amend", "optim.lr=1e-4,sync.outer_lr=0.5", "--dir", all[1]->dir, "--json"});
+  ASSERT_EQ(ended.code, 0) << ended.log;
+  ASSERT_TRUE(UntilRound(all, then + 6, 3));
+  ExpectOneHistory();
+  const app::FolderRecords records = Records(*all[2]);
+  EXPECT_EQ(records.records.back().body.orders, 1U);
+  Kill(*all[2]);  // and what a restart reads from its folder are the new settings
+  Resume(*all[2]);
+  ASSERT_TRUE(UntilRound(all, all[0]->round + 3, 3));
+  ExpectOneHistory();
+}
+
+TEST_F(Owning, TheRunReturnsToAnOlderRound) {
+  const std::vector<Peer*> all = Three();
+  ASSERT_TRUE(UntilRound(all, 8, 3));
+  const std::uint64_t target = all[0]->round - 2;
+  const Ended ended = Run({"continue", "--from", std::to_string(target), "--dir", all[0]->dir});
+  ASSERT_EQ(ended.code, 0) << ended.log;
+  ASSERT_TRUE(UntilRound(all, target + 8, 3));
+  ExpectOneHistory();
+  const app::FolderRecords records = Records(*all[1]);
+  const auto order = std::ranges::find_if(
+      records.records, [](const collab::Record& r) { return r.body.order.has_value(); });
+  ASSERT_NE(order, records.records.end());
+  EXPECT_EQ(order->body.root, records.records[target - 1].body.root);
+  EXPECT_EQ(Run({"export", all[1]->dir, "--out", Path("model")}).code, 0);
+}
+
+TEST_F(Owning, AResetOfTheSmallerSideLeavesExactlyOneHistory) {
+  const std::vector<Peer*> all = Five();
+  ASSERT_FALSE(HasFailure());
+  const std::vector<Peer*> small{all[0], all[1]};
+  const std::vector<Peer*> large{all[2], all[3], all[4]};
+  LetHistoriesDiffer();
+  for (Peer* peer : small) Kill(*peer);
+  const std::uint64_t split = all[2]->round;
+  ASSERT_TRUE(UntilRound(large, split + 6, 3));
+  Signal(large, SIGSTOP);
+  for (Peer* peer : small) Resume(*peer);
+  ASSERT_TRUE(Until("both to wait for a quorum", [&] {
+    return std::ranges::all_of(small, [&](const Peer* peer) {
+      const auto status = ReadFile(peer->dir + "/status.json", 1U << 20);
+      return status.ok() && status->find("no quorum") != std::string::npos;
+    });
+  }));
+  const Ended no = Run({"continue", "--dir", all[0]->dir});
+  EXPECT_NE(no.code, 0) << "nobody has confirmed";
+  const Ended reset = Run({"continue", "--dir", all[0]->dir, "--yes", "--json"});
+  ASSERT_EQ(reset.code, 0) << reset.log;
+  const std::uint64_t then = all[0]->round;
+  ASSERT_TRUE(UntilRound(small, then + 3, 2));
+  const std::uint64_t before = all[2]->round;
+  for (Peer* peer : large) peer->Forget();
+  Signal(large, SIGCONT);
+  ASSERT_TRUE(Until("five members of one history", [&] {
+    return std::ranges::all_of(all, [](const Peer* p) { return p->members == 5; }) &&
+           Records(*all[2]).records.back().body.era == 1;
+  }));
+  ASSERT_TRUE(UntilRound(all, all[0]->round + 2, 5));
+  ExpectOneHistory();
+  for (Peer* peer : large) {
+    const auto log = store::ReadLog(store::PosixFileSystem(), peer->dir + "/orphaned.log", {});
+    ASSERT_TRUE(log.ok()) << peer->name;
+    EXPECT_GE(log->entries.size(), 5U) << peer->name << " was at round " << before;
+  }
+}
+
+}  // namespace
+}  // namespace loom::e2e
