@@ -171,10 +171,12 @@ bool Directory::NobodyThere(const PeerId& peer) const {
   bool unknown = false;
   for (const auto& [address, entry] : entries_) {
     if (entry.peer != peer) continue;
-    const bool here = entry.last == TryResult::kNobody;
-    if (here && entry.worked) return true;
-    refused = refused || here;
-    unknown = unknown || !(here || entry.last == TryResult::kNoRoute);
+    const bool closed = entry.last == TryResult::kNobody;
+    if (closed && entry.worked) return true;
+    // A private address that never worked from here may be another machine's in this network.
+    const bool its_own = closed && address.Scope() != AddressScope::kPrivate;
+    refused = refused || its_own;
+    unknown = unknown || !(its_own || entry.last == TryResult::kNoRoute);
   }
   return refused && !unknown;
 }

@@ -70,7 +70,7 @@ class Directory {
   /// The peer's last connection closed: it is tried again soon.
   void Closed(const PeerId& peer, Time now);
   /// Nothing listens where the peer was found before, or at any address of it that this machine has
-  /// a way to.
+  /// a way to; of a private one that never worked from here nothing follows.
   bool NobodyThere(const PeerId& peer) const;
   /// Known addresses of a peer, best first.
   std::vector<Address> AddressesOf(const PeerId& peer) const;

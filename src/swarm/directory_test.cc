@@ -101,23 +101,34 @@ TEST(Directory, NothingIsLearntThatWorksNowhere) {
 // R33: a port that is closed on one of several networks says nothing of the process.
 TEST(Directory, R33NobodyIsThereOnlyWhenEveryWayLeadsToAClosedPort) {
   Directory directory(Peer(0), 3);
-  directory.Claims(Peer(1), {At("192.168.1.2:1"), At("203.0.113.2:1"), At("[2001:db8::1]:1")});
+  const auto fails = [&](const char* address, TryResult why) {
+    directory.Failed(At(address), why, Time{});
+    return directory.NobodyThere(Peer(1));
+  };
+  directory.Claims(Peer(1), {At("198.51.100.2:1"), At("203.0.113.2:1"), At("[2001:db8::1]:1")});
   EXPECT_FALSE(directory.NobodyThere(Peer(1)));
-  directory.Failed(At("192.168.1.2:1"), TryResult::kNobody, Time{});
-  EXPECT_FALSE(directory.NobodyThere(Peer(1))) << "that may be another machine";
-  directory.Failed(At("[2001:db8::1]:1"), TryResult::kNoRoute, Time{});
-  directory.Failed(At("203.0.113.2:1"), TryResult::kFailed, Time{});
-  EXPECT_FALSE(directory.NobodyThere(Peer(1)));
-  directory.Failed(At("203.0.113.2:1"), TryResult::kNobody, Time{});
-  EXPECT_TRUE(directory.NobodyThere(Peer(1)));
+  EXPECT_FALSE(fails("198.51.100.2:1", TryResult::kNobody));
+  EXPECT_FALSE(fails("[2001:db8::1]:1", TryResult::kNoRoute));
+  EXPECT_FALSE(fails("203.0.113.2:1", TryResult::kFailed));
+  EXPECT_TRUE(fails("203.0.113.2:1", TryResult::kNobody));
 
   directory.Connected(At("203.0.113.2:1"), Peer(1));
   directory.Closed(Peer(1), Time{});
   EXPECT_FALSE(directory.NobodyThere(Peer(1)));
-  directory.Failed(At("192.168.1.2:1"), TryResult::kFailed, Time{});
-  directory.Failed(At("203.0.113.2:1"), TryResult::kNobody, Time{});
-  EXPECT_TRUE(directory.NobodyThere(Peer(1))) << "it was found there before";
+  EXPECT_FALSE(fails("198.51.100.2:1", TryResult::kFailed));
+  EXPECT_TRUE(fails("203.0.113.2:1", TryResult::kNobody)) << "it was found there before";
   EXPECT_FALSE(directory.NobodyThere(Peer(2)));
+}
+
+TEST(Directory, R33AClosedPortInOnesOwnNetworkSaysNothingOfAPeerElsewhere) {
+  Directory directory(Peer(0), 3);
+  directory.Claims(Peer(1), {At("192.168.1.20:1")});
+  directory.Failed(At("192.168.1.20:1"), TryResult::kNobody, Time{});
+  EXPECT_FALSE(directory.NobodyThere(Peer(1)));
+  directory.Connected(At("192.168.1.20:1"), Peer(1));
+  directory.Closed(Peer(1), Time{});
+  directory.Failed(At("192.168.1.20:1"), TryResult::kNobody, Time{});
+  EXPECT_TRUE(directory.NobodyThere(Peer(1))) << "here it was the peer's own";
 }
 
 TEST(Directory, BackoffGrowsToItsLimitWithJitter) {
