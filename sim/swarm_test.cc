@@ -417,7 +417,8 @@ TEST(SwarmTest, R35TheLastCarrierOfAPairIsNamedByAll) {
             [&](std::size_t i) {
               const auto found = isolations(i);
               return found.by_one.size() == 1 && found.by_one[0].without == world.IdOf(2) &&
-                     found.by_one[0].apart.groups.size() == 2 && found.now.groups.empty();
+                     found.by_one[0].apart.groups.size() == 2 && found.now.groups.empty() &&
+                     world.PeerAt(i).View(world.now()).critical == std::vector{world.IdOf(2)};
             },
             3);
       },

@@ -192,46 +192,44 @@ std::string Listed(const std::vector<std::string>& names) {
   return text;
 }
 
-/// Whose loss would cut whom off, and who is cut off already: a sentence for each group or pair.
-void ShowIsolations(const json::Value& status, const std::string& self, Output& out) {
-  constexpr std::size_t kMost = 12;
-  const auto name = [&](const json::Value& id) {
-    const std::string* hex = id.AsString();
-    return hex == nullptr ? "?" : *hex == self ? "this peer" : Short(*hex);
-  };
+/// Whose loss would cut whom off, and who is cut off already: a sentence for each set of groups and
+/// for each pair, this peer first.
+std::vector<std::string> IsolationSentences(const json::Value& status, const std::string& self) {
+  using Names = std::vector<std::string>;
+  static const std::string kSelf = "this peer";
+  const auto name = [&](const std::string& id) { return id == self ? kSelf : Short(id); };
   const auto names = [&](const json::Value& ids) {
-    std::vector<std::string> list;
-    if (ids.AsArray() != nullptr) {
-      for (const json::Value& id : *ids.AsArray()) list.push_back(name(id));
+    Names list;
+    if (ids.AsArray() == nullptr) return list;
+    for (const json::Value& id : *ids.AsArray()) {
+      if (id.AsString() != nullptr) list.push_back(name(*id.AsString()));
     }
+    std::stable_partition(list.begin(), list.end(), [](const auto& n) { return n == kSelf; });
     return list;
   };
-  std::vector<std::string> lines;
+  Names sentences;
   for (const json::Value& isolation : Items(status, "isolations")) {
     const std::string without = Text(isolation, "without");
-    const std::string when =
-        without.empty() ? "" : fmt::format("if {} goes, ", name(json::Value(without)));
-    const json::Array& groups = Items(isolation, "groups");
-    std::vector<std::string> sides;
-    for (const json::Value& group : groups) {
-      sides.push_back(groups.size() == 2 ? Listed(names(group))
-                                         : fmt::format("{}", fmt::join(names(group), "+")));
-    }
-    const bool single = std::all_of(groups.begin(), groups.end(),
-                                    [&](const json::Value& g) { return names(g).size() == 1; });
-    if (sides.size() == 2 && !single) {
-      lines.push_back(fmt::format("{}{} cannot reach {}", when, sides[0], sides[1]));
-    } else if (!sides.empty()) {
-      lines.push_back(fmt::format("{}{} cannot reach each other", when, Listed(sides)));
+    const std::string when = without.empty() ? "" : fmt::format("if {} goes, ", name(without));
+    std::vector<Names> groups;
+    for (const json::Value& group : Items(isolation, "groups")) groups.push_back(names(group));
+    std::stable_partition(groups.begin(), groups.end(),
+                          [](const Names& g) { return !g.empty() && g.front() == kSelf; });
+    const bool single =
+        std::all_of(groups.begin(), groups.end(), [](const Names& g) { return g.size() == 1; });
+    if (groups.size() == 2 && !single) {
+      sentences.push_back(
+          fmt::format("{}{} cannot reach {}", when, Listed(groups[0]), Listed(groups[1])));
+    } else if (!groups.empty()) {
+      Names sides;
+      for (const Names& group : groups) sides.push_back(fmt::format("{}", fmt::join(group, "+")));
+      sentences.push_back(fmt::format("{}{} cannot reach each other", when, Listed(sides)));
     }
     for (const json::Value& pair : Items(isolation, "pairs")) {
-      lines.push_back(fmt::format("{}{} cannot reach each other", when, Listed(names(pair))));
+      sentences.push_back(fmt::format("{}{} cannot reach each other", when, Listed(names(pair))));
     }
   }
-  for (std::size_t i = 0; i < lines.size() && i < kMost; ++i) out.SayLine(lines[i]);
-  if (lines.size() > kMost) {
-    out.Say("and {} more like these; loom status --json has them", lines.size() - kMost);
-  }
+  return sentences;
 }
 
 void Show(const json::Value& status, const std::string& dir, Output& out) {
@@ -270,7 +268,14 @@ void Show(const json::Value& status, const std::string& dir, Output& out) {
       out.Say("if {} dies this run waits", id == self ? "this peer" : Short(id));
     }
   }
-  ShowIsolations(status, self, out);
+  constexpr std::size_t kMostSentences = 12;
+  const std::vector<std::string> sentences = IsolationSentences(status, self);
+  for (std::size_t i = 0; i < std::min(kMostSentences, sentences.size()); ++i) {
+    out.SayLine(sentences[i]);
+  }
+  if (sentences.size() > kMostSentences) {
+    out.Say("and {} more such; loom status --json has them", sentences.size() - kMostSentences);
+  }
   const json::Value* running = status.Find("running");
   if (running != nullptr && running->AsBool() != nullptr && !*running->AsBool()) {
     const bool finished = Text(status, "state") == "stopped" && reason.starts_with("finished");

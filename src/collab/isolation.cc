@@ -66,4 +66,18 @@ Isolations FindIsolations(const LinkReports& reports) {
   return out;
 }
 
+std::set<PeerId> CutFrom(const Separation& apart, const PeerId& who) {
+  std::set<PeerId> cut;
+  for (const auto& group : apart.groups) {
+    if (std::find(group.begin(), group.end(), who) == group.end()) {
+      cut.insert(group.begin(), group.end());
+    }
+  }
+  for (const auto& [a, b] : apart.pairs) {
+    if (a == who) cut.insert(b);
+    if (b == who) cut.insert(a);
+  }
+  return cut;
+}
+
 }  // namespace loom::collab

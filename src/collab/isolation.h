@@ -37,4 +37,7 @@ struct Isolations {
 
 Isolations FindIsolations(const LinkReports& reports);
 
+/// Whom `who` does not reach.
+std::set<PeerId> CutFrom(const Separation& apart, const PeerId& who);
+
 }  // namespace loom::collab

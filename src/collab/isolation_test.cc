@@ -84,6 +84,14 @@ TEST(Isolation, PairsInsideAGroupAreNamedOneByOne) {
   EXPECT_EQ(Judge(Links("ax bx cx ac bd cd dx")), "x: a-b");
 }
 
+TEST(Isolation, CutFromNamesTheOtherGroupsAndTheOwnPairs) {
+  const Isolations homes = FindIsolations(Links("ab cd ax bx cx dx"));
+  EXPECT_EQ(CutFrom(homes.by_one[0].apart, Id('a')), (std::set{Id('c'), Id('d')}));
+  const Isolations chain = FindIsolations(Links("ab bc cd"));
+  EXPECT_EQ(CutFrom(chain.now, Id('a')), std::set{Id('d')});
+  EXPECT_TRUE(CutFrom(chain.now, Id('b')).empty());
+}
+
 TEST(Isolation, ALinkThatOnlyOneEndReportsIsNone) {
   LinkReports reports = Links("ac bc");
   reports[Id('a')].insert(Id('b'));

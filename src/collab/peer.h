@@ -212,6 +212,7 @@ class Peer {
   std::string TooSlow(Time now) const;
   bool BehindAlone(Time now);
   LinkReports Links() const;
+  std::vector<PeerId> CriticalNow(const Isolations& isolations) const;
 
   // peer_sync.cc: records, reduced bytes, whole states; serving them
   void OnHello(const PeerId& from, const Hello& hello, Time now, Effects& out);

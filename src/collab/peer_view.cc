@@ -180,6 +180,28 @@ LinkReports Peer::Links() const {
   return reports;
 }
 
+// Members whose single loss would leave nobody who reaches a quorum, by links and carriers.
+std::vector<PeerId> Peer::CriticalNow(const Isolations& isolations) const {
+  const std::vector<Member>& members = applied().body.members;
+  const std::set<PeerId> voters = Voters();
+  std::vector<PeerId> critical = Critical(members, voters, chain_.config().quorum);
+  for (const Isolation& isolation : isolations.by_one) {
+    if (!voters.contains(isolation.without)) continue;
+    const bool some_quorum = std::any_of(voters.begin(), voters.end(), [&](const PeerId& voter) {
+      if (voter == isolation.without) return false;
+      std::set<PeerId> reached = voters;
+      reached.erase(isolation.without);
+      for (const PeerId& cut : CutFrom(isolations.now, voter)) reached.erase(cut);
+      for (const PeerId& cut : CutFrom(isolation.apart, voter)) reached.erase(cut);
+      return IsQuorum(members, reached, chain_.config().quorum);
+    });
+    const bool known =
+        std::find(critical.begin(), critical.end(), isolation.without) != critical.end();
+    if (!some_quorum && !known) critical.push_back(isolation.without);
+  }
+  return critical;
+}
+
 PeerView Peer::View(Time now) const {
   PeerView view;
   view.state = state_;
@@ -188,9 +210,8 @@ PeerView Peer::View(Time now) const {
   view.head = HeadOf(applied());
   view.tokens = applied().body.tokens;
   view.members = applied().body.members;
-  const std::set<PeerId> voters = Voters();
-  view.critical = Critical(view.members, voters, chain_.config().quorum);
   view.isolations = FindIsolations(Links());
+  view.critical = CriticalNow(view.isolations);
   view.via = via_;
   view.unfit = unfit_;
   for (const auto& [peer, remote] : remotes_) {
