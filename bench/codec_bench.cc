@@ -1,6 +1,7 @@
 // Bytes of fp32 per second through the codecs and the agreed kernels, one core, per instruction
 // set. A tile (64 Ki values, 256 KiB) is the working size, as in a round; AdamW, AddScaled and
-// OuterStep also run over 64 MiB buffers, where memory is the limit.
+// OuterStep also run over 64 MiB buffers, where memory is the limit. The products of Muon count
+// floating-point operations instead.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -11,6 +12,8 @@
 #include "agreed/adamw.h"
 #include "agreed/combine.h"
 #include "agreed/flat_buffer.h"
+#include "agreed/matmul.h"
+#include "agreed/muon.h"
 #include "agreed/outer.h"
 #include "agreed/random.h"
 #include "agreed/state.h"
@@ -97,6 +100,41 @@ void AdamW(benchmark::State& state, std::size_t n, Isa isa) {
   CountFloats(state, n);
 }
 
+void CountFlops(benchmark::State& state, std::size_t flops) {
+  state.counters["flop/s"] =
+      benchmark::Counter(static_cast<double>(flops), benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void Matmul(benchmark::State& state, bool symmetric, Isa isa) {
+  constexpr std::size_t kSize = 384;
+  const FlatBuffer x = Normal(kSize * kSize, 0);
+  FlatBuffer c(kSize * kSize);
+  const agreed::MatrixView view = agreed::RowMajor(x.span(), kSize, kSize);
+  for (auto _ : state) {
+    if (symmetric) {
+      agreed::MatmulSymmetric(view, view.Transposed(), c.span(), isa);
+    } else {
+      agreed::Matmul(view, view, c.span(), isa);
+    }
+    benchmark::ClobberMemory();
+  }
+  CountFlops(state, 2 * kSize * kSize * kSize);
+}
+
+void Muon(benchmark::State& state, Isa isa) {
+  constexpr agreed::MatrixSize kSize{344, 128};  // of the model "nano"
+  constexpr std::size_t kCount = kSize.rows * kSize.columns;
+  FlatBuffer w = Normal(kCount, 0);
+  const FlatBuffer g = Normal(kCount, 1);
+  FlatBuffer b(kCount);
+  FlatBuffer scratch(agreed::MuonScratch(kSize));
+  for (auto _ : state) {
+    agreed::MuonStep(w.span(), g.span(), b.span(), kSize, {}, 0.02F, 1.0F, scratch.span(), isa);
+    benchmark::ClobberMemory();
+  }
+  CountFloats(state, kCount);
+}
+
 void SumSquares(benchmark::State& state, Isa isa) {
   const FlatBuffer x = Normal(kTile, 0);
   for (auto _ : state) benchmark::DoNotOptimize(agreed::SumSquares(x.span(), isa));
@@ -163,6 +201,9 @@ void RegisterAll() {
       Register("outer_nesterov" + size + path, Outer, n, isa);
       Register("adamw" + size + path, AdamW, n, isa);
     }
+    Register("matmul" + path, Matmul, false, isa);
+    Register("matmul_symmetric" + path, Matmul, true, isa);
+    Register("muon" + path, Muon, isa);
     Register("sum_squares" + path, SumSquares, isa);
     Register("all_finite" + path, AllFinite, isa);
   }

@@ -13,15 +13,19 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agreed/adamw.h"
 #include "agreed/combine.h"
 #include "agreed/fixed_point.h"
 #include "agreed/math.h"
+#include "agreed/matmul.h"
+#include "agreed/muon.h"
 #include "agreed/outer.h"
 #include "agreed/random.h"
 #include "agreed/schedule.h"
+#include "agreed/sgd.h"
 #include "agreed/state.h"
 #include "base/check.h"
 #include "codec/codec.h"
@@ -212,6 +216,57 @@ void StepHashes(Isa isa, Hashes& hashes) {
   hashes["next_state_leaf"] = leaves.Finish();
 }
 
+void InnerStepHashes(Isa isa, Hashes& hashes) {
+  for (const auto& [name, config] :
+       {std::pair<std::string, agreed::SgdConfig>{"sgd", {0.0F, false, 0.1F}},
+        {"sgd_momentum", {0.9F, false, 0.1F}},
+        {"sgd_nesterov", {0.9F, true, 0.1F}}}) {
+    Collector sgd;
+    for (const std::size_t n : kSizes) {
+      auto w = Input(n, 40);
+      std::vector<float> b(config.momentum == 0 ? 0 : n);
+      for (std::uint64_t step = 1; step <= 3; ++step) {
+        agreed::SgdStep(w, Input(n, 40 + step), b, config, 1e-3F, 0.5F, isa);
+        sgd.Add(w);
+        sgd.Add(b);
+      }
+    }
+    hashes[name] = sgd.Finish();
+  }
+  Collector products, muon;
+  constexpr std::size_t kShapes[][3] = {
+      {1, 1, 1}, {7, 130, 65}, {64, 64, 64}, {100, 33, 270}, {13, 257, 5}};
+  for (const auto& [m, k, n] : kShapes) {
+    for (const bool ordinary : {false, true}) {
+      const auto a = Input(m * k, 50, ordinary);
+      const auto b = Input(k * n, 51, ordinary);
+      const agreed::MatrixView a_view = agreed::RowMajor(a, m, k);
+      std::vector<float> c(m * n);
+      std::vector<float> gram(m * m);
+      agreed::Matmul(a_view, agreed::RowMajor(b, k, n), c, isa);
+      agreed::MatmulSymmetric(a_view, a_view.Transposed(), gram, isa);
+      products.Add(c);
+      products.Add(gram);
+    }
+    for (const auto scale : {agreed::MuonScale::kOriginal, agreed::MuonScale::kMatchRmsAdamW}) {
+      agreed::MuonConfig config;
+      config.scale = scale;
+      config.nesterov = scale == agreed::MuonScale::kOriginal;
+      auto w = Input(m * k, 52, true);
+      std::vector<float> momentum(m * k);
+      std::vector<float> scratch(agreed::MuonScratch({m, k}));
+      for (std::uint64_t step = 1; step <= 2; ++step) {
+        agreed::MuonStep(w, Input(m * k, 52 + step, true), momentum, {m, k}, config, 0.02F, 0.5F,
+                         scratch, isa);
+        muon.Add(w);
+        muon.Add(momentum);
+      }
+    }
+  }
+  hashes["matmul"] = products.Finish();
+  hashes["muon"] = muon.Finish();
+}
+
 void CodecHashes(Isa isa, Hashes& hashes) {
   for (const auto kind :
        {codec::CodecKind::kFp32, codec::CodecKind::kBf16, codec::CodecKind::kInt8}) {
@@ -247,6 +302,7 @@ Hashes AllHashes(Isa isa) {
   ScalarHashes(hashes);
   SumHashes(isa, hashes);
   StepHashes(isa, hashes);
+  InnerStepHashes(isa, hashes);
   CodecHashes(isa, hashes);
   return hashes;
 }
