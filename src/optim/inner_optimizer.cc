@@ -14,12 +14,6 @@
 namespace loom::optim {
 namespace {
 
-Status Setting(std::string_view name, float value, bool ok, std::string_view allowed) {
-  if (ok) return {};  // comparisons with NaN are false, so NaN is refused too
-  return MakeError(Code::kInvalid,
-                   fmt::format("optim.{} is {}, allowed are {}", name, value, allowed));
-}
-
 /// Names the first tensor with a value that is not finite.
 Error NotFinite(const agreed::TileGrid& grid, std::span<const float> grads, std::uint64_t step) {
   for (std::size_t t = 0; t < grid.tensors().size(); ++t) {
@@ -43,7 +37,8 @@ Error NotFinite(const agreed::TileGrid& grid, std::span<const float> grads, std:
 struct InnerOptimizer::State {
   agreed::TileGrid grid;
   InnerConfig config;
-  agreed::FlatBuffer first, second;
+  agreed::InnerPlan plan;
+  agreed::FlatBuffer state, scratch;
   std::uint64_t step = 0;
 };
 
@@ -54,22 +49,13 @@ InnerOptimizer::~InnerOptimizer() = default;
 
 Result<InnerOptimizer> InnerOptimizer::Make(const agreed::TileGrid& grid,
                                             const InnerConfig& config) {
-  const agreed::AdamWConfig& adamw = config.adamw;
-  LOOM_RETURN_IF_ERROR(
-      Setting("beta1", adamw.beta1, adamw.beta1 >= 0 && adamw.beta1 < 1, "0 to below 1"));
-  LOOM_RETURN_IF_ERROR(
-      Setting("beta2", adamw.beta2, adamw.beta2 >= 0 && adamw.beta2 < 1, "0 to below 1"));
-  LOOM_RETURN_IF_ERROR(Setting("eps", adamw.eps, adamw.eps > 0 && adamw.eps <= 1, "above 0 to 1"));
-  LOOM_RETURN_IF_ERROR(Setting("weight_decay", adamw.weight_decay,
-                               adamw.weight_decay >= 0 && adamw.weight_decay <= 10, "0 to 10"));
-  LOOM_RETURN_IF_ERROR(Setting("clip_norm", config.clip_norm,
-                               config.clip_norm >= 0 && std::isfinite(config.clip_norm),
-                               "0 (off) and above"));
+  LOOM_RETURN_IF_ERROR(agreed::Validate(config));
   auto state = std::make_unique<State>();
   state->grid = grid;
   state->config = config;
-  LOOM_ASSIGN(state->first, agreed::FlatBuffer::Allocate(grid.flat_size()));
-  LOOM_ASSIGN(state->second, agreed::FlatBuffer::Allocate(grid.flat_size()));
+  state->plan = agreed::PlanInner(grid, config);
+  LOOM_ASSIGN(state->state, agreed::FlatBuffer::Allocate(state->plan.state_size()));
+  LOOM_ASSIGN(state->scratch, agreed::FlatBuffer::Allocate(state->plan.scratch));
   return InnerOptimizer(std::move(state));
 }
 
@@ -93,49 +79,42 @@ Result<StepReport> InnerOptimizer::Step(std::span<float> weights, std::span<cons
     report.grad_scale =
         static_cast<float>(static_cast<double>(s.config.clip_norm) / report.grad_norm);
   }
-  // Neighbours of one kind go in one call; the padding between them is zero and stays zero.
-  const auto& tensors = s.grid.tensors();
-  for (std::size_t t = 0; t < tensors.size();) {
-    const bool decay = tensors[t].shape.size() >= 2;
-    std::size_t next = t + 1;
-    while (next < tensors.size() && (tensors[next].shape.size() >= 2) == decay) ++next;
-    const std::uint64_t begin = s.grid.TensorOffset(t);
-    const std::uint64_t end = s.grid.TensorOffset(next - 1) + tensors[next - 1].Numel();
-    const std::uint64_t count = end - begin;
-    agreed::AdamWStep(weights.subspan(begin, count), grads.subspan(begin, count),
-                      s.first.span().subspan(begin, count), s.second.span().subspan(begin, count),
-                      s.config.adamw, lr, report.step, report.grad_scale, decay);
-    t = next;
-  }
+  agreed::InnerStep(s.plan, s.config, weights, grads, s.state.span(), s.scratch.span(), lr,
+                    report.step, report.grad_scale);
   s.step = report.step;
   return report;
 }
 
 void InnerOptimizer::Reset() {
-  std::fill_n(state_->first.data(), state_->first.size(), 0.0f);
-  std::fill_n(state_->second.data(), state_->second.size(), 0.0f);
+  std::ranges::fill(state_->state.span(), 0.0f);
   state_->step = 0;
 }
 
 std::uint64_t InnerOptimizer::step() const { return state_->step; }
-std::span<const float> InnerOptimizer::first_moment() const {
-  return std::as_const(state_->first).span();
-}
-std::span<const float> InnerOptimizer::second_moment() const {
-  return std::as_const(state_->second).span();
-}
+const InnerConfig& InnerOptimizer::config() const { return state_->config; }
+std::span<const float> InnerOptimizer::state() const { return std::as_const(state_->state).span(); }
 
-Status InnerOptimizer::Restore(std::uint64_t step, std::span<const float> first,
-                               std::span<const float> second) {
+Status InnerOptimizer::Restore(std::uint64_t step, std::span<const float> state) {
   State& s = *state_;
-  if (first.size() != s.first.size() || second.size() != s.second.size()) {
-    return MakeError(Code::kInvalid, fmt::format("moments of {} and {} values for a model of {}",
-                                                 first.size(), second.size(), s.first.size()));
+  if (state.size() != s.plan.state_size()) {
+    return MakeError(Code::kCorrupt,
+                     fmt::format("inner state of {} values, the model's {} has {}", state.size(),
+                                 InnerKindName(s.config.kind), s.plan.state_size()));
   }
-  std::copy(first.begin(), first.end(), s.first.data());
-  std::copy(second.begin(), second.end(), s.second.data());
+  if (!agreed::AllFinite(state)) {
+    return MakeError(Code::kCorrupt, "inner state: a value is not finite");
+  }
+  if (std::ranges::any_of(state.last(s.plan.second_size), [](float v) { return v < 0; })) {
+    return MakeError(Code::kCorrupt, "inner state: a second moment is negative");
+  }
+  std::ranges::copy(state, s.state.data());
   s.step = step;
   return {};
+}
+
+std::uint64_t InnerBytes(const agreed::TileGrid& grid, const InnerConfig& config) {
+  const agreed::InnerPlan plan = agreed::PlanInner(grid, config);
+  return (plan.state_size() + plan.scratch) * sizeof(float);
 }
 
 void ZeroGradients(std::span<float> grads) { std::fill(grads.begin(), grads.end(), 0.0f); }

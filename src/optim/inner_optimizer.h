@@ -1,22 +1,20 @@
-// The inner optimizer of one worker: agreed AdamW over the whole flat buffer, after a finite check
-// and clipping by the global norm. Gradient accumulation is the caller's: add micro-batches into
-// one gradient span (Model::ForwardBackward does), then Step once and ZeroGradients.
+// The inner optimizer of one worker: an agreed step (AdamW, SGD or Muon, agreed/inner.h) over the
+// whole flat buffer, after a finite check and clipping by the global norm. Gradient accumulation is
+// the caller's: add micro-batches into one gradient span (Model::ForwardBackward does), then Step
+// once and ZeroGradients.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 
-#include "agreed/adamw.h"
+#include "agreed/inner.h"
 #include "agreed/tile_grid.h"
 #include "base/result.h"
 
 namespace loom::optim {
 
-struct InnerConfig {
-  agreed::AdamWConfig adamw;
-  float clip_norm = 1.0f;  ///< largest global gradient norm; 0 switches clipping off
-};
+using InnerConfig = agreed::InnerConfig;
 
 struct StepReport {
   double grad_norm = 0;    ///< before clipping
@@ -24,7 +22,7 @@ struct StepReport {
   std::uint64_t step = 0;  ///< number of this step, from 1
 };
 
-/// Thread: one compute thread. Owns the moments (two flat buffers), nothing else.
+/// Thread: one compute thread. Owns the optimizer's state and scratch memory, nothing else.
 class InnerOptimizer {
  public:
   /// Errors name the setting that is out of range.
@@ -33,24 +31,29 @@ class InnerOptimizer {
   InnerOptimizer& operator=(InnerOptimizer&&) noexcept;
   ~InnerOptimizer();
 
-  /// One AdamW step; weight decay on tensors of two or more dimensions only.
+  /// One step; weight decay on tensors of two or more dimensions only.
   /// A gradient or learning rate that is not finite is an error that names the first bad tensor;
-  /// weights and moments are then untouched.
+  /// weights and state are then untouched.
   Result<StepReport> Step(std::span<float> weights, std::span<const float> grads, float lr);
 
-  /// Forgets moments and step count.
+  /// Forgets state and step count.
   void Reset();
   std::uint64_t step() const;
-  std::span<const float> first_moment() const;
-  std::span<const float> second_moment() const;
-  /// Continues from saved moments; sizes must be the grid's flat size.
-  Status Restore(std::uint64_t step, std::span<const float> first, std::span<const float> second);
+  const InnerConfig& config() const;
+  /// Momentum or first moments, then AdamW's second moments: the planes of agreed::InnerPlan.
+  std::span<const float> state() const;
+  /// Continues from what state() and step() of such an optimizer gave. kCorrupt for another size, a
+  /// value that is not finite, or a negative second moment; the optimizer is then as it was.
+  Status Restore(std::uint64_t step, std::span<const float> state);
 
  private:
   struct State;
   explicit InnerOptimizer(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+/// Bytes that an optimizer holds: state and scratch. Requires: config is valid.
+std::uint64_t InnerBytes(const agreed::TileGrid& grid, const InnerConfig& config);
 
 void ZeroGradients(std::span<float> grads);
 

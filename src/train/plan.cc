@@ -22,7 +22,7 @@ Result<RunPlan> PlanRun(const RunSpec& spec, const LocalConfig& local, const Pla
   const bool local_steps = spec.sync.method == collab::Method::kDiloco;
   plan.weights = 2 * flat;
   plan.gradients = flat;
-  plan.inner = local_steps ? 2 * flat : 0;
+  plan.inner = local_steps ? optim::InnerBytes(grid, spec.optim.inner) : 0;
   plan.outer = flat * collab::MakeStepRule(spec.sync)->num_slots() +
                (kind == codec::CodecKind::kFp32 ? 0 : flat);
   for (const auto& tile : grid.tiles()) plan.payload += codec->EncodedSize(tile.size);

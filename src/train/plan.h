@@ -14,7 +14,7 @@ struct RunPlan {
   std::uint64_t parameters = 0;
   std::uint64_t weights = 0;  ///< agreed weights, and the worker's own copy while it trains
   std::uint64_t gradients = 0;
-  std::uint64_t inner = 0;        ///< AdamW's two moments
+  std::uint64_t inner = 0;        ///< the inner optimizer's state and scratch memory
   std::uint64_t outer = 0;        ///< outer momentum, and the error feedback of a lossy codec
   std::uint64_t encoded = 0;      ///< own contribution and the result of the reduce
   std::uint64_t activations = 0;  ///< peak of one micro-batch

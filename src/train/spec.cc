@@ -29,6 +29,8 @@ struct SyncPreset {
   std::uint32_t warmup_steps;
   collab::Method method = collab::Method::kDiloco;
   std::uint32_t workers = 0;  ///< 0: as they were
+  agreed::InnerKind optimizer = agreed::InnerKind::kAdamW;
+  float adamw_lr_ratio = 1.0F;  ///< muon only
 };
 
 using agreed::ScheduleKind;
@@ -42,6 +44,8 @@ constexpr std::array kSyncPresets = {
                0.1F, ScheduleKind::kWsd, 1000},
     SyncPreset{"scaling-law", 30, OuterKind::kNesterov, 0.8F, 0.9F, "fp32", 4e-4F, 2e-5F, 0.99F,
                0.1F, ScheduleKind::kCosine, 1000},
+    SyncPreset{"muloco", 30, OuterKind::kNesterov, 0.7F, 0.6F, "int8", 2e-2F, 2e-3F, 0.95F, 0.1F,
+               ScheduleKind::kCosine, 1000, collab::Method::kDiloco, 0, agreed::InnerKind::kMuon, 0.3F},
     SyncPreset{"photon", 128, OuterKind::kSgd, 1.0F, 0.0F, "fp32", 4e-4F, 4e-5F, 0.95F, 0.1F,
                ScheduleKind::kCosine, 1000},
     SyncPreset{"allreduce", 1, OuterKind::kSgd, 1.0F, 0.0F, "fp32", 1e-3F, 1e-4F, 0.95F, 0.1F,
@@ -179,6 +183,12 @@ Status ApplyModelPreset(std::string_view name, RunFile& run) {
   return {};
 }
 
+void SetOptimizer(agreed::InnerKind kind, agreed::InnerConfig& inner) {
+  inner.kind = kind;
+  inner.momentum = kind == agreed::InnerKind::kMuon ? agreed::MuonConfig().momentum : 0.0F;
+  inner.nesterov = kind == agreed::InnerKind::kMuon && agreed::MuonConfig().nesterov;
+}
+
 Status ApplySyncPreset(std::string_view name, RunFile& run) {
   const auto* preset = std::find_if(kSyncPresets.begin(), kSyncPresets.end(),
                                     [&](const SyncPreset& p) { return p.name == name; });
@@ -203,6 +213,8 @@ Status ApplySyncPreset(std::string_view name, RunFile& run) {
   spec.sync.outer_lr = preset->outer_lr;
   spec.sync.outer_momentum = preset->outer_momentum;
   spec.sync.codec = preset->codec;
+  SetOptimizer(preset->optimizer, spec.optim.inner);
+  spec.optim.inner.adamw_lr_ratio = preset->adamw_lr_ratio;
   spec.optim.inner.adamw.beta1 = 0.9F;
   spec.optim.inner.adamw.beta2 = preset->beta2;
   spec.optim.inner.adamw.weight_decay = preset->weight_decay;
@@ -279,6 +291,7 @@ Status ResolveSpec(RunSpec& spec) {
     return MakeError(Code::kInvalid, fmt::format("sync.tile_elements = {} is no multiple of 256",
                                                  spec.sync.tile_elements));
   }
+  LOOM_RETURN_IF_ERROR(agreed::Validate(spec.optim.inner));
   agreed::ScheduleConfig& schedule = spec.optim.schedule;
   if (schedule.total_tokens == 0 && schedule.kind != agreed::ScheduleKind::kConstant) {
     if (spec.sync.rounds == 0) {

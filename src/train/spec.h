@@ -74,6 +74,8 @@ inline constexpr std::size_t kMaxSpecBytes = 64 << 10;
 RunFile DefaultRun();
 /// Model sizes of a named preset; vocab 0, the tokenizer's size.
 Status ApplyModelPreset(std::string_view name, RunFile& run);
+/// The kind of optimizer with the momentum that is its default.
+void SetOptimizer(agreed::InnerKind kind, agreed::InnerConfig& inner);
 /// Settings of the rounds, and the inner optimizer that belongs to them.
 Status ApplySyncPreset(std::string_view name, RunFile& run);
 std::vector<std::string> SyncPresetNames();

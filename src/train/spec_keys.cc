@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -18,6 +19,12 @@ ChoiceSlot Choice(Enum& value) {
   static_assert(sizeof(Enum) == 1);
   return {reinterpret_cast<std::uint8_t*>(&value)};
 }
+
+using agreed::InnerKind;
+const std::vector<std::string_view> kAnyWord;
+const std::vector<InnerKind> kOfAdamW = {InnerKind::kAdamW, InnerKind::kMuon};
+const std::vector<InnerKind> kOfMomentum = {InnerKind::kSgd, InnerKind::kMuon};
+const std::vector<InnerKind> kOfMuon = {InnerKind::kMuon};
 
 #define SLOT(field) [](RunFile& run) -> Slot { return &run.field; }
 
@@ -72,8 +79,15 @@ const std::vector<Key>& Table() {
       {"data", "shard_tokens", SLOT(spec.data.shard_tokens), false, "Tokens of one shard file",
        1024, 4294967296.0},
 
-      {"optim", "lr", SLOT(spec.optim.schedule.peak), true, "Highest learning rate of AdamW", 0,
-       10},
+      {"optim",
+       "optimizer",
+       [](RunFile& run) -> Slot { return Choice(run.spec.optim.inner.kind); },
+       true,
+       "What steps the weights; muon leaves vectors, embedding and head to AdamW",
+       0,
+       0,
+       {"adamw", "sgd", "muon"}},
+      {"optim", "lr", SLOT(spec.optim.schedule.peak), true, "Highest learning rate", 0, 10},
       {"optim", "final_lr", SLOT(spec.optim.schedule.final), true, "Learning rate at the end", 0,
        10},
       {"optim",
@@ -98,14 +112,31 @@ const std::vector<Key>& Table() {
        0,
        0,
        {"sqrt", "linear"}},
-      {"optim", "beta1", SLOT(spec.optim.inner.adamw.beta1), true, "AdamW, first moment", 0,
-       0.99999},
-      {"optim", "beta2", SLOT(spec.optim.inner.adamw.beta2), true, "AdamW, second moment", 0,
-       0.99999},
-      {"optim", "eps", SLOT(spec.optim.inner.adamw.eps), true, "AdamW, added to the root", 1e-16,
-       1},
+      {"optim", "beta1", SLOT(spec.optim.inner.adamw.beta1), true, "Decay of the first moment", 0,
+       0.99999, kAnyWord, kOfAdamW},
+      {"optim", "beta2", SLOT(spec.optim.inner.adamw.beta2), true, "Decay of the second moment", 0,
+       0.99999, kAnyWord, kOfAdamW},
+      {"optim", "eps", SLOT(spec.optim.inner.adamw.eps), true, "Added to the root", 1e-16, 1,
+       kAnyWord, kOfAdamW},
+      {"optim", "momentum", SLOT(spec.optim.inner.momentum), true,
+       "Momentum. Not given: 0.95 of muon, else 0", 0, 0.9999, kAnyWord, kOfMomentum},
+      {"optim", "nesterov", SLOT(spec.optim.inner.nesterov), true,
+       "Nesterov's momentum. Not given: only of muon", 0, 0, kAnyWord, kOfMomentum},
+      {"optim", "newton_schulz", SLOT(spec.optim.inner.iterations), true,
+       "Newton-Schulz iterations", 1, 20, kAnyWord, kOfMuon},
+      {"optim",
+       "muon_scale",
+       [](RunFile& run) -> Slot { return Choice(run.spec.optim.inner.muon_scale); },
+       true,
+       "Size of a step: by the matrix's shape, or as large as one of AdamW would be",
+       0,
+       0,
+       {"original", "match_rms_adamw"},
+       kOfMuon},
+      {"optim", "adamw_lr_ratio", SLOT(spec.optim.inner.adamw_lr_ratio), true,
+       "AdamW's learning rate over muon's", 0, 1000, kAnyWord, kOfMuon},
       {"optim", "weight_decay", SLOT(spec.optim.inner.adamw.weight_decay), true,
-       "AdamW, of matrices only", 0, 10},
+       "Of matrices only; in the gradient of sgd, apart from it else", 0, 10},
       {"optim", "clip_norm", SLOT(spec.optim.inner.clip_norm), true,
        "Largest global norm of a gradient; 0 = no clipping", 0, 1e6},
       {"optim", "batch", SLOT(spec.sync.batch), true, "Samples of one inner step of one worker", 1,
@@ -250,7 +281,7 @@ std::vector<std::string_view> TableNames() {
 std::string_view TableText(std::string_view table) {
   if (table == "model") return "The transformer that is trained.";
   if (table == "data") return "What it learns from.";
-  if (table == "optim") return "The inner optimizer of every worker (AdamW).";
+  if (table == "optim") return "The inner optimizer of every worker.";
   if (table == "sync") return "How peers train together.";
   if (table == "determinism") return "What must be equal so that results repeat bit for bit.";
   return "This machine's own settings; other peers do not see them.";
@@ -286,6 +317,17 @@ std::string FormatLimits(const Key& key) {
   }
   if (key.min == 0 && key.max == 0) return "";
   return fmt::format("{} .. {}", key.min, key.max);
+}
+
+bool Key::Belongs(agreed::InnerKind kind) const {
+  return of.empty() || std::ranges::find(of, kind) != of.end();
+}
+
+std::string FormatOptimizers(const Key& key) {
+  std::string out;
+  for (const InnerKind kind : key.of)
+    out += fmt::format("{}{}", out.empty() ? "" : ", ", agreed::InnerKindName(kind));
+  return out;
 }
 
 Status CheckValue(const Key& key, const RunFile& run) {

@@ -42,6 +42,9 @@ struct Key {
   std::vector<std::string_view> choices = {};  ///< words that the key takes; empty = any
   /// Whether a living run can change it: what is on disk and on its way fits before and after.
   bool Amendable() const;
+  std::vector<agreed::InnerKind> of = {};      ///< inner optimizers that have it; empty = all
+
+  bool Belongs(agreed::InnerKind kind) const;
 };
 
 /// All keys, grouped by table in the order of the file.
@@ -54,6 +57,8 @@ std::vector<std::string_view> TableNames();
 std::string FormatValue(const Key& key, const RunFile& run);
 /// "1 .. 512", "a | b", or "" when anything goes.
 std::string FormatLimits(const Key& key);
+/// "adamw, muon": the optimizers of Key::of.
+std::string FormatOptimizers(const Key& key);
 /// Checks range and choices of the value that the slot holds; the error names value and limit.
 Status CheckValue(const Key& key, const RunFile& run);
 /// Bytes from "2M", "512k", "1.5G" or "1000".

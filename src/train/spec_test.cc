@@ -116,6 +116,37 @@ TEST(Spec, AllReduceIsExactWhereItCanBe) {
   EXPECT_FALSE(Parsed("[sync]\nmethod = \"allreduce\"\nexact = false\n").spec.sync.exact);
 }
 
+TEST(Spec, MomentumFollowsTheOptimizer) {
+  const auto inner = [](std::string_view toml) { return Parsed(toml).spec.optim.inner; };
+  EXPECT_EQ(inner("").momentum, 0.0F);
+  const auto sgd = inner("[optim]\noptimizer = \"sgd\"\n");
+  EXPECT_EQ(sgd.kind, agreed::InnerKind::kSgd);
+  EXPECT_EQ(sgd.momentum, 0.0F);
+  EXPECT_FALSE(sgd.nesterov);
+  const auto muon = inner("[optim]\noptimizer = \"muon\"\n");
+  EXPECT_EQ(muon.momentum, 0.95F);
+  EXPECT_TRUE(muon.nesterov);
+  const auto plain = inner("[optim]\noptimizer = \"muon\"\nmomentum = 0\n");
+  EXPECT_EQ(plain.momentum, 0.0F);
+  EXPECT_FALSE(plain.nesterov);
+  // A preset's momentum does not outlive its optimizer.
+  const RunFile other =
+      Parsed("[optim]\noptimizer = \"adamw\"\n[sync]\npreset = \"muloco\"\nrounds = 100\n");
+  EXPECT_EQ(other.spec.optim.inner.momentum, 0.0F);
+  EXPECT_EQ(CanonicalSpec(Parsed(WriteRun(other)).spec), CanonicalSpec(other.spec));
+}
+
+TEST(Spec, MulocoIsMuonWithinNesterovOutside) {
+  const RunSpec spec = Parsed("[sync]\npreset = \"muloco\"\nrounds = 100\n").spec;
+  EXPECT_EQ(spec.optim.inner.kind, agreed::InnerKind::kMuon);
+  EXPECT_EQ(spec.optim.inner.momentum, 0.95F);
+  EXPECT_TRUE(spec.optim.inner.nesterov);
+  EXPECT_EQ(spec.sync.inner_steps, 30u);
+  EXPECT_EQ(spec.sync.outer, collab::OuterKind::kNesterov);
+  EXPECT_FLOAT_EQ(spec.sync.outer_lr, 0.7F);
+  EXPECT_FLOAT_EQ(spec.sync.outer_momentum, 0.6F);
+}
+
 struct BadCase {
   const char* toml;
   std::vector<const char*> says;  ///< all of these in message or hint
@@ -148,6 +179,19 @@ TEST(Spec, MistakesAreNamed) {
       {"[optim]\nschedule = \"cosin\"\n", {"run.toml:2", "cosin", "did you mean \"cosine\"?"}},
       {"[optim]\nbatch = 4\naccumulation = 3\n", {"accumulation = 3", "batch = 4"}},
       {"[optim]\ntotal_tokens = 10\nwarmup_tokens = 20\n", {"run.toml", "20", "10"}},
+      {"[optim]\noptimizer = \"adam\"\n",
+       {"run.toml:2", "optim.optimizer = \"adam\"", "did you mean \"adamw\"?"}},
+      {"[optim]\nmomentum = 0.9\n",
+       {"run.toml:2", "optim.momentum is a setting of sgd, muon; the optimizer is adamw"}},
+      {"[optim]\noptimizer = \"sgd\"\nbeta2 = 0.9\n",
+       {"run.toml:3", "optim.beta2 is a setting of adamw, muon; the optimizer is sgd"}},
+      {"[optim]\noptimizer = \"sgd\"\nnewton_schulz = 5\n",
+       {"run.toml:3", "optim.newton_schulz", "muon; the optimizer is sgd"}},
+      {"[optim]\noptimizer = \"sgd\"\nnesterov = true\n",
+       {"optim.nesterov = true with optim.momentum = 0"}},
+      {"[optim]\noptimizer = \"muon\"\nmuon_scale = \"rms\"\n",
+       {"run.toml:3", "original | match_rms_adamw"}},
+      {"[optim]\noptimizer = \"muon\"\nnewton_schulz = 21\n", {"run.toml:3", "1 .. 20"}},
       {"[sync]\nrounds = 0\n", {"schedule has no end", "optim.total_tokens"}},
       {"[sync]\nmethod = \"demo\"\n", {"run.toml:2", "sync.method", "diloco"}},
       {"[sync]\nexact = true\n", {"sync.exact", "diloco", "allreduce"}},

@@ -53,6 +53,8 @@ class RunParser {
     LOOM_RETURN_IF_ERROR(ApplyKeys(document, false));
     DeriveModelSizes();
     DeriveSync();
+    DeriveMomentum();
+    LOOM_RETURN_IF_ERROR(CheckOptimizerKeys(document));
     if (Status resolved = ResolveSpec(run_.spec); !resolved) {
       return std::move(resolved).error().Context(file_);
     }
@@ -300,6 +302,30 @@ class RunParser {
     if (!given("exact")) sync.exact = MayBeExact(sync);
   }
 
+  void DeriveMomentum() {
+    agreed::InnerConfig& inner = run_.spec.optim.inner;
+    agreed::InnerConfig implied = inner;
+    SetOptimizer(inner.kind, implied);
+    if (!set_.contains("optim.momentum")) inner.momentum = implied.momentum;
+    if (!set_.contains("optim.nesterov")) inner.nesterov = implied.nesterov && inner.momentum > 0;
+  }
+
+  /// A setting of another optimizer would be without effect.
+  Status CheckOptimizerKeys(const TomlTable& document) const {
+    const agreed::InnerKind kind = run_.spec.optim.inner.kind;
+    for (const auto& [table, value] : document) {
+      for (const auto& [name, entry] : *value.AsTable()) {
+        const Key& key = *Find(table, name);
+        if (key.Belongs(kind)) continue;
+        return At(entry.line, Code::kInvalid,
+                  fmt::format("{}.{} is a setting of {}; the optimizer is {}", table, name,
+                              FormatOptimizers(key), agreed::InnerKindName(kind)),
+                  "leave it out, or change optim.optimizer");
+      }
+    }
+    return {};
+  }
+
   std::string file_;
   RunFile run_;
   std::set<std::string> set_;
@@ -312,6 +338,8 @@ std::string Comment(const Key& key) {
   } else if (key.table == "sync" && key.name == "preset") {
     for (const auto& name : SyncPresetNames()) limits += (limits.empty() ? "" : " | ") + name;
   }
+  if (!key.of.empty())
+    limits += fmt::format("{}{}", limits.empty() ? "" : "; ", FormatOptimizers(key));
   return limits.empty() ? std::string(key.text) : fmt::format("{} ({})", key.text, limits);
 }
 
@@ -357,8 +385,8 @@ std::string WriteRun(const RunFile& run) {
       out += fmt::format("\n# {}\n[{}]\n", TableText(table), table);
     }
     const std::string value = FormatValue(key, run);
-    const bool active =
-        key.name == "preset" || key.name == "paths" || value != FormatValue(key, base);
+    const bool active = key.name == "preset" || key.name == "paths" ||
+                        (value != FormatValue(key, base) && key.Belongs(run.spec.optim.inner.kind));
     out += fmt::format("# {}\n{}{} = {}\n", Comment(key), active ? "" : "# ", key.name, value);
   }
   return out;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -19,7 +20,7 @@ namespace loom::train {
 namespace {
 
 constexpr std::uint32_t kStateMagic = 0x54534C57;  // "WLST"
-constexpr std::uint16_t kStateVersion = 1;
+constexpr std::uint16_t kStateVersion = 2;
 
 Result<model::ModelOptions> OptionsOf(const LocalConfig& local) {
   model::ModelOptions options;
@@ -214,16 +215,17 @@ void TrainWorker::Reset() {
   if (optimizer_) optimizer_->Reset();
 }
 
-// u32 magic, u16 version, u64 step, u64 n, n first moments, n second moments (fp32, little-endian).
+// u32 magic, u16 version, u8 kind of optimizer, u64 step, u64 n, n values of its state (fp32,
+// little-endian).
 Bytes TrainWorker::SaveState() const {
   if (!optimizer_) return {};
   wire::Writer out;
   out.Int(kStateMagic);
   out.Int(kStateVersion);
+  out.Int(static_cast<std::uint8_t>(optimizer_->config().kind));
   out.Int(optimizer_->step());
-  out.Int(std::uint64_t{optimizer_->first_moment().size()});
-  out.Raw(AsBytes(optimizer_->first_moment()));
-  out.Raw(AsBytes(optimizer_->second_moment()));
+  out.Int(std::uint64_t{optimizer_->state().size()});
+  out.Raw(AsBytes(optimizer_->state()));
   return std::move(out).Take();
 }
 
@@ -240,26 +242,26 @@ Status TrainWorker::RestoreState(ByteView bytes) {
                      fmt::format("inner state: magic {:08x} version {}, expected {:08x} version {}",
                                  magic, version, kStateMagic, kStateVersion));
   }
+  const auto kind = in.Int<std::uint8_t>();
   const auto step = in.Int<std::uint64_t>();
   const auto count = in.Int<std::uint64_t>();
-  const std::uint64_t flat = engine_->grid().flat_size();
-  if (in.ok() && count != flat) {
+  const agreed::InnerKind own = optimizer_->config().kind;
+  if (in.ok() && kind != static_cast<std::uint8_t>(own)) {
     return MakeError(Code::kCorrupt,
-                     fmt::format("inner state: {} moments, the model has {} values", count, flat));
+                     fmt::format("inner state: of {}, the run has {}",
+                                 agreed::InnerKindName(static_cast<agreed::InnerKind>(kind)),
+                                 agreed::InnerKindName(own)));
   }
-  std::vector<float> first(flat);
-  std::vector<float> second(flat);
-  for (auto* moments : {&first, &second}) {
-    const ByteView raw = in.Raw(flat * sizeof(float));
-    if (raw.size() == flat * sizeof(float)) std::memcpy(moments->data(), raw.data(), raw.size());
+  const std::size_t expected = optimizer_->state().size();
+  if (in.ok() && count != expected) {
+    return MakeError(Code::kCorrupt, fmt::format("inner state: {} values, the model's {} has {}",
+                                                 count, agreed::InnerKindName(own), expected));
   }
+  const ByteView raw = in.Raw(expected * sizeof(float));
   LOOM_RETURN_IF_ERROR(in.Finish("inner state"));
-  if (!agreed::AllFinite(first) || !agreed::AllFinite(second) ||
-      std::any_of(second.begin(), second.end(), [](float v) { return v < 0; })) {
-    return MakeError(Code::kCorrupt,
-                     "inner state: a moment is not finite, or a second moment is negative");
-  }
-  return optimizer_->Restore(step, first, second);
+  std::vector<float> state(expected);
+  std::memcpy(state.data(), raw.data(), raw.size());
+  return optimizer_->Restore(step, state);
 }
 
 }  // namespace loom::train

@@ -1,7 +1,7 @@
-// The training of logical workers: AdamW steps on a worker's samples, starting from the agreed
+// The training of logical workers: optimizer steps on a worker's samples, starting from the agreed
 // weights of a round, or (methods that step after the reduce) the gradient alone. StepEngine owns
 // what all workers of a process share (the network bound to one weight buffer, the gradient
-// buffer); TrainWorker owns what belongs to one worker (the moments).
+// buffer); TrainWorker owns what belongs to one worker (the optimizer's state).
 #pragma once
 
 #include <memory>
@@ -59,7 +59,7 @@ class StepEngine {
   std::unique_ptr<model::Model> model_;
 };
 
-/// One logical worker. Moments persist from round to round. Thread: compute thread.
+/// One logical worker. Its optimizer's state persists from round to round. Thread: compute thread.
 class TrainWorker : public collab::Worker {
  public:
   static Result<std::unique_ptr<TrainWorker>> Make(std::shared_ptr<StepEngine> engine);

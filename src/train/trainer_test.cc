@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <limits>
 #include <thread>
 
@@ -56,9 +59,7 @@ class Trainer : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(tensor::ConfigureRuntime({.threads = 1, .deterministic = true}).ok());
-    LocalConfig local;
-    local.device = "cpu";
-    engine_ = Must(StepEngine::Make(spec_, local, TinyText(2000)));
+    engine_ = EngineOf(spec_);
     start_ = agreed::FlatBuffer(engine_->grid().flat_size());
     theta_ = agreed::FlatBuffer(engine_->grid().flat_size());
     model::InitWeights(spec_.model, engine_->grid(), 5, start_.span());
@@ -72,6 +73,17 @@ class Trainer : public ::testing::Test {
     return order;
   }
   std::vector<float> Theta() const { return {theta_.span().begin(), theta_.span().end()}; }
+
+  static std::shared_ptr<StepEngine> EngineOf(const RunSpec& spec) {
+    LocalConfig local;
+    local.device = "cpu";
+    return Must(StepEngine::Make(spec, local, TinyText(2000)));
+  }
+  std::shared_ptr<StepEngine> EngineWith(agreed::InnerKind kind) const {
+    RunSpec spec = spec_;
+    SetOptimizer(kind, spec.optim.inner);
+    return EngineOf(spec);
+  }
 
   const std::atomic<bool> go_{false};
   RunSpec spec_ = TinySpec();
@@ -143,23 +155,39 @@ TEST_F(Trainer, CutLeavesAPrefix) {
   }
 }
 
-TEST_F(Trainer, SavedStateContinuesWithTheSameBits) {
-  const auto a = Must(TrainWorker::Make(engine_));
-  Must(a->Work(Order(0, 9), start_.span(), theta_.span(), go_));
-  const std::vector<float> middle = Theta();
-  const Bytes state = a->SaveState();
-  Must(a->Work(Order(9, 9), middle, theta_.span(), go_));
-  const std::vector<float> expected = Theta();
+TEST_F(Trainer, SavedStateOfEveryOptimizerContinuesWithTheSameBits) {
+  for (const auto kind :
+       {agreed::InnerKind::kAdamW, agreed::InnerKind::kSgd, agreed::InnerKind::kMuon}) {
+    SCOPED_TRACE(agreed::InnerKindName(kind));
+    const auto engine = EngineWith(kind);
+    const auto a = Must(TrainWorker::Make(engine));
+    Must(a->Work(Order(0, 9), start_.span(), theta_.span(), go_));
+    const std::vector<float> middle = Theta();
+    const Bytes state = a->SaveState();
+    Must(a->Work(Order(9, 9), middle, theta_.span(), go_));
+    const std::vector<float> expected = Theta();
 
-  const auto b = Must(TrainWorker::Make(engine_));
-  ASSERT_TRUE(b->RestoreState(state).ok());
-  Must(b->Work(Order(9, 9), middle, theta_.span(), go_));
-  EXPECT_EQ(Theta(), expected);
-  EXPECT_EQ(a->SaveState(), b->SaveState());
+    const auto b = Must(TrainWorker::Make(engine));
+    ASSERT_TRUE(b->RestoreState(state).ok());
+    Must(b->Work(Order(9, 9), middle, theta_.span(), go_));
+    EXPECT_EQ(Theta(), expected);
+    EXPECT_EQ(a->SaveState(), b->SaveState());
 
-  b->Reset();
-  Must(b->Work(Order(9, 9), middle, theta_.span(), go_));
-  EXPECT_NE(Theta(), expected) << "rule R22: zero moments after a reset";
+    b->Reset();
+    Must(b->Work(Order(9, 9), middle, theta_.span(), go_));
+    if (kind == agreed::InnerKind::kSgd) {
+      EXPECT_EQ(Theta(), expected) << "plain SGD has no state";
+    } else {
+      EXPECT_NE(Theta(), expected) << "rule R22: zero moments after a reset";
+    }
+  }
+}
+
+TEST_F(Trainer, StateOfAnotherOptimizerIsRefusedByName) {
+  const Bytes state = Must(TrainWorker::Make(EngineWith(agreed::InnerKind::kMuon)))->SaveState();
+  const Status restored = Must(TrainWorker::Make(engine_))->RestoreState(state);
+  ASSERT_FALSE(restored.ok());
+  EXPECT_EQ(restored.error().message, "inner state: of muon, the run has adamw");
 }
 
 TEST_F(Trainer, BadStateIsRefusedAndLeavesTheWorkerAlone) {
@@ -169,14 +197,15 @@ TEST_F(Trainer, BadStateIsRefusedAndLeavesTheWorkerAlone) {
   std::vector<Bytes> bad = {
       {}, Bytes(good.begin(), good.begin() + 20), Bytes(good.begin(), good.end() - 1), good};
   bad.back().push_back(std::byte{0});
-  for (const std::size_t at : {std::size_t{0}, std::size_t{4}, std::size_t{14}}) {
+  // magic, version, kind of optimizer, number of values
+  for (const std::size_t at : {std::size_t{0}, std::size_t{4}, std::size_t{6}, std::size_t{15}}) {
     bad.push_back(good);
     bad.back()[at] ^= std::byte{0xff};
   }
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float negative = -1;
   bad.push_back(good);
-  std::memcpy(bad.back().data() + 22, &nan, sizeof nan);
+  std::memcpy(bad.back().data() + 23, &nan, sizeof nan);
   bad.push_back(good);
   std::memcpy(bad.back().data() + bad.back().size() - 4, &negative, sizeof negative);
   for (std::size_t i = 0; i < bad.size(); ++i) {
@@ -212,16 +241,44 @@ TEST_F(Trainer, OneWorkerIsTheSynchronousReference) {
   }
 }
 
+// Identity of methods.md 8: one SGD step on each of two workers and an outer SGD step of rate 1 is
+// one SGD step on the mean gradient.
+TEST_F(Trainer, OneSgdStepOnEachWorkerIsSynchronousSgd) {
+  RunSpec spec = spec_;
+  SetOptimizer(agreed::InnerKind::kSgd, spec.optim.inner);
+  spec.optim.inner.clip_norm = 0;
+  spec.optim.schedule = {.kind = agreed::ScheduleKind::kConstant, .peak = 0.5F};
+  const auto engine = EngineOf(spec);
+  std::vector<double> mean(theta_.size());
+  for (std::uint64_t m = 0; m < 2; ++m) {
+    const auto worker = Must(TrainWorker::Make(engine));
+    Must(worker->Work(Order(m * spec.sync.batch, spec.sync.batch), start_.span(), theta_.span(),
+                      go_));
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      mean[i] += double{start_.span()[i] - theta_.span()[i]} / 2;
+    }
+  }
+  std::vector<float> together(start_.span().begin(), start_.span().end());
+  const auto reference = Must(ReferenceTrainer::Make(engine, together));
+  std::vector<std::vector<std::uint64_t>> samples(2);
+  for (std::uint64_t i = 0; i < 2 * spec.sync.batch; ++i) {
+    samples[i / spec.sync.batch].push_back(i);
+  }
+  Must(reference->RoundOn(samples, go_));
+  float largest = 0;
+  for (const float w : together) largest = std::max(largest, std::fabs(w));
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    ASSERT_NEAR(double{start_.span()[i]} - mean[i], together[i], 1e-6 * double{largest}) << i;
+  }
+}
+
 TEST_F(Trainer, AccumulationChangesOnlyRounding) {
   const auto whole = Must(TrainWorker::Make(engine_));
   Must(whole->Work(Order(0, 6), start_.span(), theta_.span(), go_));
   const std::vector<float> expected = Theta();
   RunSpec spec = spec_;
   spec.optim.accumulation = 3;
-  LocalConfig local;
-  local.device = "cpu";
-  const std::shared_ptr<StepEngine> engine = Must(StepEngine::Make(spec, local, TinyText(2000)));
-  const auto parts = Must(TrainWorker::Make(engine));
+  const auto parts = Must(TrainWorker::Make(EngineOf(spec)));
   Must(parts->Work(Order(0, 6), start_.span(), theta_.span(), go_));
   for (std::size_t i = 0; i < expected.size(); ++i) {
     ASSERT_NEAR(theta_.span()[i], expected[i], 2e-4) << i;
@@ -291,7 +348,7 @@ TEST_F(Trainer, PlanIsWhatIsAllocated) {
   EXPECT_EQ(plan.parameters, engine_->grid().num_elements());
   EXPECT_EQ(plan.gradients, engine_->gradients().size_bytes());
   EXPECT_EQ(plan.weights, start_.span().size_bytes() + theta_.span().size_bytes());
-  EXPECT_EQ(plan.inner, Must(TrainWorker::Make(engine_))->SaveState().size() - 22);
+  EXPECT_EQ(plan.inner, Must(TrainWorker::Make(engine_))->SaveState().size() - 23);
   EXPECT_EQ(plan.outer, 2 * flat);
   const auto codec = codec::MakeCodec(codec::CodecKind::kInt8);
   std::uint64_t payload = 0;
@@ -304,6 +361,22 @@ TEST_F(Trainer, PlanIsWhatIsAllocated) {
   EXPECT_EQ(plan.tokens_per_round, 4u * 5 * 3 * 8);
   EXPECT_NEAR(plan.eta_s, 4 * 120 / 100.0, 1e-9);
   EXPECT_EQ(Must(PlanRun(spec_, {}, {.peers = 1})).bytes_up_per_round, 0u);
+}
+
+TEST_F(Trainer, PlanCountsTheStateOfEachOptimizer) {
+  const std::uint64_t flat = engine_->grid().flat_size() * sizeof(float);
+  const auto inner = [&](agreed::InnerKind kind) {
+    RunSpec spec = spec_;
+    SetOptimizer(kind, spec.optim.inner);
+    return Must(PlanRun(spec, {}, {.peers = 1})).inner;
+  };
+  EXPECT_EQ(inner(agreed::InnerKind::kAdamW), 2 * flat);
+  EXPECT_EQ(inner(agreed::InnerKind::kSgd), 0u);
+  const std::uint64_t state =
+      Must(TrainWorker::Make(EngineWith(agreed::InnerKind::kMuon)))->SaveState().size() - 23;
+  const std::uint64_t scratch = (2 * 24 * 16 + 2 * 16 * 16) * sizeof(float);
+  EXPECT_EQ(inner(agreed::InnerKind::kMuon), state + scratch) << "of gate, up and down";
+  EXPECT_LT(state, 2 * flat);
 }
 
 }  // namespace
