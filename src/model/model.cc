@@ -134,9 +134,9 @@ struct Model::State {
     const at::Tensor h_RW = network->Hidden(x_RW, ToSigned(batch.batch), ToSigned(batch.length),
                                             options.checkpointing && backward);
     at::Tensor dh_RW;
-    const double nll =
-        tensor::CrossEntropyHead(h_RW, targets_R, network->head(),
-                                 static_cast<std::int64_t>(kLossChunkTokens), loss_scale, &dh_RW);
+    const double nll = tensor::CrossEntropyHead(h_RW, targets_R, network->head(),
+                                                static_cast<std::int64_t>(kLossChunkTokens),
+                                                loss_scale, options.z_loss, &dh_RW);
     if (backward) {
       h_RW.backward(dh_RW);
       tensor::EmbedBackward(ids_R, x_RW.grad(), network->embedding());
@@ -199,6 +199,10 @@ Result<std::unique_ptr<Model>> Model::Create(const ModelConfig& config,
     return MakeError(Code::kInvalid,
                      fmt::format("weights have {} and gradients {} elements, the grid has {}",
                                  weights.size(), grads.size(), grid.flat_size()));
+  }
+  if (!(options.z_loss >= 0) || !std::isfinite(options.z_loss)) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("z_loss is {}, it must be 0 or above", options.z_loss));
   }
   auto state = std::make_unique<State>();
   state->config = config;

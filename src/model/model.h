@@ -28,6 +28,9 @@ struct ModelOptions {
   tensor::Device device = tensor::Device::kAuto;
   tensor::ComputeType compute = tensor::ComputeType::kFp32;  ///< kBf16: weights stay fp32 masters
   bool checkpointing = false;  ///< recompute each block in the backward pass; same gradient bits
+  /// Weight of the squared log-sum-exp of the logits, per token, in what is differentiated (PaLM);
+  /// no loss that is returned has it.
+  float z_loss = 0;
 };
 
 /// B sequences of T inputs and their T targets, row-major [B, T].
@@ -73,6 +76,7 @@ class Model {
   void WeightsChanged();
 
   /// Adds loss_scale * d(sum of token losses)/d(weights) to the gradient span and returns the sum.
+  /// (With options().z_loss the gradient is that of the losses with it.)
   /// With loss_scale = 1 / (non-ignored targets of the whole step), summed over its micro-batches,
   /// the span holds the gradient of the mean loss; the caller zeroes it before the first one.
   /// An error (bad shape, id out of range) leaves the gradients untouched.

@@ -26,6 +26,7 @@ struct GoldenTensor {
 };
 struct Golden {
   std::string name;
+  float z_loss;
   double loss;
   std::vector<float> logits;  // of the first sequence, [8, V]
   std::vector<GoldenTensor> grads;
@@ -160,11 +161,13 @@ class GoldenTest : public testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(Threads, GoldenTest, testing::Values(1, 8));
 
 TEST_P(GoldenTest, LossLogitsAndEveryGradientEqualPyTorch) {
-  ASSERT_EQ(Goldens().size(), 3u);
+  ASSERT_EQ(Goldens().size(), 4u);
   for (std::size_t i = 0; i < Goldens().size(); ++i) {
     const Golden& golden = Goldens()[i];
     SCOPED_TRACE(golden.name);
-    Rig rig(GoldenConfig(i));
+    ModelOptions options = Rig::Cpu();
+    options.z_loss = golden.z_loss;
+    Rig rig(GoldenConfig(i), options);
     const Halves batch = GoldenBatch(rig);
     const LossSum loss =
         rig.model->ForwardBackward(Batch{batch.inputs, batch.targets, 2, 8}, 1.0f / 13).value();
@@ -354,6 +357,9 @@ TEST_F(ModelTest, BadInputIsAnErrorAndChangesNothing) {
   EXPECT_FALSE(rig.model->Logits({}).ok());
   EXPECT_FALSE(rig.model->Logits(Ids(9, 0)).ok());
   EXPECT_EQ(Norm(rig.grads.span()), 0.0);
+  ModelOptions negative = Rig::Cpu();
+  negative.z_loss = -1;
+  EXPECT_FALSE(Model::Create(rig.config, rig.grid, negative, rig.weights.span(), {}).ok());
   EXPECT_FALSE(
       Model::Create(rig.config, rig.grid, Rig::Cpu(), rig.weights.span().first(8), {}).ok());
   ModelConfig other = rig.config;

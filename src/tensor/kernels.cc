@@ -170,7 +170,8 @@ void SwiGluBackward(const float* __restrict dy, const float* __restrict gate_up,
 
 LOOM_CLONES
 void CrossEntropy(float* __restrict logits, const std::int32_t* __restrict targets,
-                  std::size_t rows, std::size_t vocab, float scale, double* __restrict nll) {
+                  std::size_t rows, std::size_t vocab, float scale, float z_loss,
+                  double* __restrict nll) {
   for (std::size_t row = 0; row < rows; ++row, logits += vocab) {
     nll[row] = 0;
     if (targets[row] < 0) {
@@ -218,9 +219,11 @@ void CrossEntropy(float* __restrict logits, const std::int32_t* __restrict targe
       }
     }
     const float sum = AddLanes(lanes);
-    nll[row] = std::log(static_cast<double>(sum)) - static_cast<double>(target_below_top);
+    const double log_sum = std::log(static_cast<double>(sum));
+    nll[row] = log_sum - static_cast<double>(target_below_top);
     if (scale != 0.0f) {
-      const float factor = scale / sum;
+      const double log_z = static_cast<double>(top) + log_sum;
+      const float factor = scale / sum * static_cast<float>(1 + 2 * double{z_loss} * log_z);
       for (i = 0; i < vocab; ++i) logits[i] *= factor;
       logits[target] -= scale;
     }

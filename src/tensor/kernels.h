@@ -34,9 +34,10 @@ void SwiGluBackward(const float* dy, const float* gate_up, std::size_t rows, std
                     float* dgate_up);
 
 /// Negative log-likelihood of each row's target in nats (0 for a negative target, which is
-/// ignored). With scale != 0 the logits become scale * d(nll)/d(logits), zero for ignored rows.
+/// ignored). With scale != 0 the logits become scale * d(nll + z_loss * logsumexp^2)/d(logits),
+/// zero for ignored rows.
 void CrossEntropy(float* logits, const std::int32_t* targets, std::size_t rows, std::size_t vocab,
-                  float scale, double* nll);
+                  float scale, float z_loss, double* nll);
 
 /// table[ids[r]] += rows[r], in row order.
 void ScatterAdd(const float* rows, const std::int64_t* ids, std::size_t num_rows, std::size_t n,

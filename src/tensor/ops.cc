@@ -262,7 +262,8 @@ void EmbedBackward(const at::Tensor& ids_R, const at::Tensor& dx_RW, const Weigh
 }
 
 double CrossEntropyHead(const at::Tensor& h_RW, const at::Tensor& targets_R,
-                        const Weight& weight_VW, std::int64_t chunk, float scale, at::Tensor* dh) {
+                        const Weight& weight_VW, std::int64_t chunk, float scale, float z_loss,
+                        at::Tensor* dh) {
   const at::NoGradGuard no_grad;
   const bool backward = scale != 0.0f;
   if (backward) *dh = at::empty_like(h_RW);
@@ -274,7 +275,7 @@ double CrossEntropyHead(const at::Tensor& h_RW, const at::Tensor& targets_R,
     at::Tensor logits = at::mm(h, weight_VW.value().t()).to(at::kFloat);
     if (Plain(logits)) {
       kernels::CrossEntropy(Out(logits), targets_R.const_data_ptr<std::int32_t>() + first,
-                            Count(rows), Count(logits.size(1)), scale, nll.data());
+                            Count(rows), Count(logits.size(1)), scale, z_loss, nll.data());
       for (std::int64_t r = 0; r < rows; ++r) sum += nll[Count(r)];
     } else {
       const at::Tensor targets = targets_R.narrow(0, first, rows).to(logits.device(), at::kLong);
@@ -283,7 +284,9 @@ double CrossEntropyHead(const at::Tensor& h_RW, const at::Tensor& targets_R,
       const at::Tensor log_p = at::log_softmax(logits, 1);
       sum -= (log_p.gather(1, index) * counted).to(at::kDouble).sum().item<double>();
       if (backward) {
+        const at::Tensor log_z = at::logsumexp(logits, {1}, true);
         logits = log_p.exp();
+        if (z_loss != 0.0f) logits.mul_(log_z.mul(2 * z_loss).add(1));
         logits.scatter_add_(1, index, at::full_like(index, -1.0, at::kFloat));
         logits.mul_(counted).mul_(scale);
       }

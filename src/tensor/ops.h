@@ -54,10 +54,12 @@ at::Tensor Embed(const at::Tensor& ids_R, const Weight& table_VW);
 void EmbedBackward(const at::Tensor& ids_R, const at::Tensor& dx_RW, const Weight& table_VW);
 
 /// The head: logits = h W^T in fp32, `chunk` rows at a time, so that they never exist all at once.
-/// targets: int32 on the CPU, negative = ignored. With scale != 0, *dh becomes scale * d(sum of
-/// nll)/dh and the weight's gradient grows likewise. Returns the sum of nll in nats.
+/// targets: int32 on the CPU, negative = ignored. With scale != 0, *dh becomes scale * d(sum of nll
+/// + z_loss * logsumexp^2)/dh (the z-loss of PaLM, Chowdhery et al. 2022) and the weight's gradient
+/// grows likewise. Returns the sum of nll alone, in nats.
 double CrossEntropyHead(const at::Tensor& h_RW, const at::Tensor& targets_R,
-                        const Weight& weight_VW, std::int64_t chunk, float scale, at::Tensor* dh);
+                        const Weight& weight_VW, std::int64_t chunk, float scale, float z_loss,
+                        at::Tensor* dh);
 
 /// block(x), keeping only x; the backward pass runs block again. Weight gradients and dx have the
 /// same bits as without. `block` must be a pure function of x and of things that do not change

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "tensor/kernels.h"
@@ -23,13 +24,13 @@ std::vector<float> Wave(std::size_t n, float scale) {
 
 TEST(KernelsTest, CrossEntropyEqualsDoubleArithmetic) {
   for (const std::size_t vocab : {2u, 5u, 16u, 17u, 37u, 300u}) {
-    for (const float scale : {1.0f, 90.0f}) {
+    for (const auto& [scale, z_loss] : {std::pair{1.0f, 0.0f}, {90.0f, 0.0f}, {3.0f, 0.01f}}) {
       const std::vector<float> logits = Wave(3 * vocab, scale);
       const std::int32_t targets[3] = {0, -100, static_cast<std::int32_t>(vocab - 1)};
       std::vector<float> kept = logits, changed = logits;
       double nll[3], nll_again[3];
-      kernels::CrossEntropy(kept.data(), targets, 3, vocab, 0.0f, nll);
-      kernels::CrossEntropy(changed.data(), targets, 3, vocab, 0.5f, nll_again);
+      kernels::CrossEntropy(kept.data(), targets, 3, vocab, 0.0f, z_loss, nll);
+      kernels::CrossEntropy(changed.data(), targets, 3, vocab, 0.5f, z_loss, nll_again);
       EXPECT_EQ(kept, logits);
       for (std::size_t row = 0; row < 3; ++row) {
         EXPECT_EQ(nll[row], nll_again[row]);
@@ -41,7 +42,8 @@ TEST(KernelsTest, CrossEntropyEqualsDoubleArithmetic) {
         EXPECT_NEAR(nll[row], expected, 1e-6 * (1 + expected)) << vocab << " " << scale;
         for (std::size_t i = 0; i < vocab; ++i) {
           const double p = std::exp(D(logits[row * vocab + i])) / sum;
-          const double slope = ignored ? 0 : 0.5 * (p - (i == target ? 1 : 0));
+          const double with_z = p * (1 + 2 * D(z_loss) * std::log(sum));
+          const double slope = ignored ? 0 : 0.5 * (with_z - (i == target ? 1 : 0));
           EXPECT_NEAR(changed[row * vocab + i], slope, 1e-6);
         }
       }

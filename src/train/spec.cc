@@ -27,6 +27,7 @@ struct SyncPreset {
   float lr, final_lr, beta2, weight_decay;
   agreed::ScheduleKind schedule;
   std::uint32_t warmup_steps;
+  float z_loss = 0.0F;
   collab::Method method = collab::Method::kDiloco;
   std::uint32_t workers = 0;  ///< 0: as they were
   agreed::InnerKind optimizer = agreed::InnerKind::kAdamW;
@@ -41,15 +42,16 @@ constexpr std::array kSyncPresets = {
     SyncPreset{"diloco", 500, OuterKind::kNesterov, 0.7F, 0.9F, "fp32", 4e-4F, 4e-5F, 0.95F, 0.1F,
                ScheduleKind::kCosine, 1000},
     SyncPreset{"intellect-1", 100, OuterKind::kNesterov, 0.7F, 0.9F, "int8", 7.5e-5F, 0.0F, 0.95F,
-               0.1F, ScheduleKind::kWsd, 1000},
+               0.1F, ScheduleKind::kWsd, 1000, 2e-4F},
     SyncPreset{"scaling-law", 30, OuterKind::kNesterov, 0.8F, 0.9F, "fp32", 4e-4F, 2e-5F, 0.99F,
                0.1F, ScheduleKind::kCosine, 1000},
     SyncPreset{"muloco", 30, OuterKind::kNesterov, 0.7F, 0.6F, "int8", 2e-2F, 2e-3F, 0.95F, 0.1F,
-               ScheduleKind::kCosine, 1000, collab::Method::kDiloco, 0, agreed::InnerKind::kMuon, 0.3F},
+               ScheduleKind::kCosine, 1000, 0.0F, collab::Method::kDiloco, 0,
+               agreed::InnerKind::kMuon, 0.3F},
     SyncPreset{"photon", 128, OuterKind::kSgd, 1.0F, 0.0F, "fp32", 4e-4F, 4e-5F, 0.95F, 0.1F,
                ScheduleKind::kCosine, 1000},
     SyncPreset{"allreduce", 1, OuterKind::kSgd, 1.0F, 0.0F, "fp32", 1e-3F, 1e-4F, 0.95F, 0.1F,
-               ScheduleKind::kCosine, 100, collab::Method::kAllReduce, kExactWorkers},
+               ScheduleKind::kCosine, 100, 0.0F, collab::Method::kAllReduce, kExactWorkers},
 };
 
 std::uint64_t NumWorkers(const RunSpec& spec) {
@@ -219,6 +221,7 @@ Status ApplySyncPreset(std::string_view name, RunFile& run) {
   spec.optim.inner.adamw.beta2 = preset->beta2;
   spec.optim.inner.adamw.weight_decay = preset->weight_decay;
   spec.optim.inner.clip_norm = 1.0F;
+  spec.optim.z_loss = preset->z_loss;
   spec.optim.schedule.kind = preset->schedule;
   spec.optim.schedule.peak = preset->lr;
   spec.optim.schedule.final = preset->final_lr;

@@ -25,6 +25,7 @@ struct OptimConfig {
   optim::InnerConfig inner;
   agreed::ScheduleConfig schedule;  ///< keyed to the tokens of the whole run
   std::uint32_t accumulation = 1;   ///< micro-batches that make one inner step; divides the batch
+  float z_loss = 0;                 ///< model::ModelOptions::z_loss
 };
 
 struct DeterminismConfig {

@@ -139,6 +139,10 @@ const std::vector<Key>& Table() {
        "Of matrices only; in the gradient of sgd, apart from it else", 0, 10},
       {"optim", "clip_norm", SLOT(spec.optim.inner.clip_norm), true,
        "Largest global norm of a gradient; 0 = no clipping", 0, 1e6},
+      {"optim", "z_loss", SLOT(spec.optim.z_loss), true,
+       "Weight of the squared log-sum-exp of the logits in what is trained on; no loss shown has "
+       "it",
+       0, 1},
       {"optim", "batch", SLOT(spec.sync.batch), true, "Samples of one inner step of one worker", 1,
        65536},
       {"optim", "accumulation", SLOT(spec.optim.accumulation), true,

@@ -22,11 +22,12 @@ namespace {
 constexpr std::uint32_t kStateMagic = 0x54534C57;  // "WLST"
 constexpr std::uint16_t kStateVersion = 2;
 
-Result<model::ModelOptions> OptionsOf(const LocalConfig& local) {
+Result<model::ModelOptions> OptionsOf(const RunSpec& spec, const LocalConfig& local) {
   model::ModelOptions options;
   LOOM_ASSIGN(options.device, tensor::ParseDevice(local.device));
   LOOM_ASSIGN(options.compute, tensor::ParseComputeType(local.compute));
   options.checkpointing = local.checkpointing;
+  options.z_loss = spec.optim.z_loss;
   return options;
 }
 
@@ -55,7 +56,7 @@ Result<std::unique_ptr<StepEngine>> StepEngine::Make(const RunSpec& spec, const 
   LOOM_ASSIGN(data::Sampler sampler,
               data::Sampler::Make(train.size(), spec.model.context, spec.data.seed));
   std::unique_ptr<StepEngine> engine(new StepEngine(spec, std::move(train), sampler));
-  LOOM_ASSIGN(engine->options_, OptionsOf(local));
+  LOOM_ASSIGN(engine->options_, OptionsOf(spec, local));
   LOOM_ASSIGN(engine->grid_,
               agreed::TileGrid::Make(model::ParameterShapes(spec.model), spec.sync.tile_elements));
   LOOM_ASSIGN(engine->gradients_, agreed::FlatBuffer::Allocate(engine->grid_.flat_size()));

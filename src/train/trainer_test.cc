@@ -315,6 +315,19 @@ TEST_F(Trainer, R27TheProbeIsAFunctionOfTheSpec) {
   EXPECT_NE(Must(ProbeKernels(spec_, local)), probe) << "other kernels";
 }
 
+TEST_F(Trainer, ZLossMovesTheWeightsAndNoReportedLoss) {
+  const collab::WorkOrder one_step = Order(0, spec_.sync.batch);
+  const auto without = Must(TrainWorker::Make(engine_));
+  const auto plain = Must(without->Work(one_step, start_.span(), theta_.span(), go_));
+  const std::vector<float> plain_weights = Theta();
+  RunSpec spec = spec_;
+  spec.optim.z_loss = 0.1F;
+  const auto with = Must(TrainWorker::Make(EngineOf(spec)));
+  const auto pulled = Must(with->Work(one_step, start_.span(), theta_.span(), go_));
+  EXPECT_EQ(pulled.loss_sum, plain.loss_sum);
+  EXPECT_NE(Theta(), plain_weights);
+}
+
 TEST_F(Trainer, LossOfASplitCountsEveryTargetOnce) {
   const auto network = Must(model::Model::Create(
       spec_.model, engine_->grid(), {.device = tensor::Device::kCpu}, start_.span(), {}));

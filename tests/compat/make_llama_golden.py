@@ -7,15 +7,16 @@ import torch
 
 from llama_reference import Config, Llama, loss
 
-CASES = {
-    "tied, grouped attention": Config(19, 2, 16, 4, 2, 4, 24, 8),
-    "untied, full attention, biases, linear rope": Config(
+CASES = {  # name: config, weight of the z-loss
+    "tied, grouped attention": (Config(19, 2, 16, 4, 2, 4, 24, 8), 0),
+    "untied, full attention, biases, linear rope": (Config(
         23, 2, 24, 4, 4, 8, 32, 8, tie=False, attention_bias=True, mlp_bias=True,
-        rope_theta=500.0, rope_scaling={"kind": "linear", "factor": 2.0}),
-    "tied, one key/value head, llama3 rope": Config(
+        rope_theta=500.0, rope_scaling={"kind": "linear", "factor": 2.0}), 0),
+    "tied, one key/value head, llama3 rope": (Config(
         17, 3, 8, 2, 1, 8, 20, 8, rope_theta=100.0, norm_eps=1e-3,
         rope_scaling={"kind": "llama3", "factor": 4.0, "low": 1.0, "high": 4.0,
-                      "original_context": 64}),
+                      "original_context": 64}), 0),
+    "tied, grouped attention, z-loss": (Config(19, 2, 16, 4, 2, 4, 24, 8), 0.0625),
 }
 
 
@@ -45,16 +46,18 @@ def numbers(values):
 
 torch.manual_seed(0)
 print("// Made by tests/compat/make_llama_golden.py with PyTorch", torch.__version__.split("+")[0])
-for name, c in CASES.items():
+for name, (c, z_loss) in CASES.items():
     model = Llama(c)
     fill(model)
     ids = (hashed(2 * 9, 7).double() * 0.5 + 0.5).mul(c.vocab).floor().long().view(2, 9)
     inputs, targets = ids[:, :-1].clone(), ids[:, 1:].clone()
     targets[0, 2] = targets[1, 5] = targets[1, 6] = -100
     value = loss(model, inputs, targets)
-    value.backward()
+    counted = (targets != -100).flatten()
+    z = torch.logsumexp(model(inputs).flatten(0, 1), 1)[counted].square().mean()
+    (value + z_loss * z).backward()
     logits = model(inputs)[0].detach().flatten()
-    print(f'{{"{name}", {value.item():.9g},')
+    print(f'{{"{name}", {z_loss}, {value.item():.9g},')
     print(f" {numbers(logits.tolist())},")
     print(" {")
     for pname, p in sorted(dict(model.named_parameters()).items()):
