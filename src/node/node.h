@@ -20,6 +20,7 @@
 #include "collab/peer.h"
 #include "net/control_socket.h"
 #include "net/transport.h"
+#include "node/control_request.h"
 #include "node/data_writer.h"
 #include "node/disk.h"
 #include "node/node_messages.h"
@@ -103,11 +104,11 @@ class Node final : public net::TransportEvents {
   void Stop(NodeEnd end);
 
   // node_control.cc: what other verbs ask
-  void OnControl(const std::string& request, const net::ControlServer::Reply& reply);
+  void OnControl(const std::string& line, const net::ControlServer::Reply& reply);
 
   // node_owner.cc: what the run's owner asks (R14)
   Result<crypto::SigningKey> OwnerKey() const;
-  Result<json::Object> TakeOrder(const json::Value& request);
+  Result<json::Object> TakeOrder(const ControlRequest& request);
   Result<json::Object> Reset(const std::string& step, bool leave_behind);
   json::Object ResetJson() const;
 

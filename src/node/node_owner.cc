@@ -18,18 +18,16 @@ Result<crypto::SigningKey> Node::OwnerKey() const {
   return owner;
 }
 
-// {"verb": "order", "toml": "[optim]\nlr = 1e-4", "revert": 120}: either, or both.
-Result<json::Object> Node::TakeOrder(const json::Value& request) {
+// Changed settings, a round to go back to, or both.
+Result<json::Object> Node::TakeOrder(const ControlRequest& request) {
   LOOM_ASSIGN(const crypto::SigningKey owner, OwnerKey());
   collab::Order order;
   order.number = peer_->chain().head().body.orders + 1;
-  const json::Value* revert = request.Find("revert");
-  if (revert != nullptr && revert->AsUnsigned() != nullptr) order.revert = *revert->AsUnsigned();
-  if (const json::Value* toml = request.Find("toml");
-      toml != nullptr && toml->AsString() != nullptr) {
+  order.revert = request.revert;
+  if (!request.toml.empty()) {
     LOOM_ASSIGN(const train::RunSpec before,
                 train::ParseCanonicalSpec(AsText(peer_->chain().settings())));
-    LOOM_ASSIGN(const train::RunSpec after, train::Amend(before, *toml->AsString()));
+    LOOM_ASSIGN(const train::RunSpec after, train::Amend(before, request.toml));
     const std::string text = train::CanonicalSpec(after);
     if (text == AsText(peer_->chain().settings()) && !order.revert) {
       return MakeError(Code::kInvalid, "the run has these settings already");
