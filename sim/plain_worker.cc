@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "agreed/combine.h"
+
 namespace loom::sim {
 
 float NoiseAt(std::uint64_t a, std::uint64_t b) {
@@ -110,7 +112,11 @@ Status PlainWorker::RestoreState(ByteView bytes) {
   if (bytes.size() != velocity_.size() * sizeof(float)) {
     return MakeError(Code::kCorrupt, "the inner state is of another model");
   }
-  std::memcpy(velocity_.data(), bytes.data(), bytes.size());
+  std::vector<float> velocity(velocity_.size());
+  std::memcpy(velocity.data(), bytes.data(), bytes.size());
+  if (!agreed::AllFinite(velocity))
+    return MakeError(Code::kCorrupt, "the inner state holds a value that is not finite");
+  velocity_ = std::move(velocity);
   return {};
 }
 

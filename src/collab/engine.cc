@@ -284,13 +284,15 @@ Status Engine::LoadStateTile(std::size_t tile, ByteView bytes) {
     return MakeError(Code::kCorrupt, fmt::format("state tile {}: {} bytes, expected {}", tile,
                                                  bytes.size(), layout_.StateSize(tile)));
   }
-  for (const std::span<float> plane : state_.Of(grid_[tile])) {
-    std::memcpy(plane.data(), bytes.data(), plane.size_bytes());
-    bytes = bytes.subspan(plane.size_bytes());
-    if (!agreed::AllFinite(plane, isa_)) {
-      return MakeError(Code::kInvalid,
-                       fmt::format("state tile {} holds a value that is not finite", tile));
-    }
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  if (!agreed::AllFinite(values, isa_)) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("state tile {} holds a value that is not finite", tile));
+  }
+  for (auto from = values.begin(); const std::span<float> plane : state_.Of(grid_[tile])) {
+    std::copy_n(from, plane.size(), plane.begin());
+    from += static_cast<std::ptrdiff_t>(plane.size());
   }
   return {};
 }
@@ -335,9 +337,12 @@ Status Engine::RestoreInner(WorkerIndex worker, ByteView bytes) {
   if (residual.size() != grid_.flat_size() * sizeof(float)) {
     return MakeError(Code::kCorrupt, "the error feedback is of another model");
   }
-  local->residual = agreed::FlatBuffer(grid_.flat_size());
+  agreed::FlatBuffer values(grid_.flat_size());
+  std::memcpy(values.data(), residual.data(), residual.size());
+  if (!agreed::AllFinite(values.span(), isa_))
+    return MakeError(Code::kCorrupt, "the error feedback holds a value that is not finite");
+  local->residual = std::move(values);
   local->candidate = agreed::FlatBuffer(grid_.flat_size());
-  std::memcpy(local->residual.data(), residual.data(), residual.size());
   return {};
 }
 

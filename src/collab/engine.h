@@ -133,6 +133,7 @@ class Engine {
   Status Apply(ByteView reduced, const agreed::StepClock& clock);
   /// The planes of one tile, as its state leaf hashes them.
   Bytes StateTile(std::size_t tile) const;
+  /// An error changes nothing: another size, a value that is not finite.
   Status LoadStateTile(std::size_t tile, ByteView bytes);
   /// Proof that the caller holds this state: a hash over sampled state tiles that `salt` chooses
   /// (R11).

@@ -74,7 +74,7 @@ Status CheckFile(const FileSystem& fs, const std::string& folder, const Manifest
                      fmt::format("{}: {} bytes, the manifest says {}", path, size, row.size));
   }
   crypto::Sha256Stream stream;
-  Bytes chunk(kChunk);
+  Bytes chunk(std::min<std::uint64_t>(kChunk, size));
   for (std::uint64_t at = 0; at < size; at += kChunk) {
     const MutableByteView part =
         MutableByteView(chunk).first(std::min<std::uint64_t>(kChunk, size - at));
