@@ -28,6 +28,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kAttempts = 4;
+constexpr std::string_view kTokenizerHint =
+    "start the peer again: the file is made again from the corpus, or fetched from another peer";
 
 store::FileSystem& Disk() {
   static store::PosixFileSystem disk;
@@ -139,12 +141,13 @@ std::vector<Round> CheckpointsOf(const std::string& dir) {
 Result<std::unique_ptr<data::Tokenizer>> ReadTokenizer(const std::string& dir,
                                                        const node::Run& run) {
   const std::string path = dir + "/" + std::string(node::kDataFolder) + "/tokenizer.json";
-  LOOM_ASSIGN(const std::string json, ReadFile(path, data::Tokenizer::kMaxJsonBytes));
-  if (store::PieceList::Of(AsBytes(json)).Root() != run.content.tokenizer.id) {
+  const auto json = ReadFile(path, data::Tokenizer::kMaxJsonBytes);
+  if (!json) return MakeError(json.error().code, json.error().message, std::string(kTokenizerHint));
+  if (store::PieceList::Of(AsBytes(*json)).Root() != run.content.tokenizer.id) {
     return MakeError(Code::kCorrupt, fmt::format("{}: its hash is not the one the run names", path),
-                     "remove the file and start the peer again: it is fetched from another one");
+                     std::string(kTokenizerHint));
   }
-  return data::Tokenizer::FromJson(AsBytes(json));
+  return data::Tokenizer::FromJson(AsBytes(*json));
 }
 
 }  // namespace
@@ -181,7 +184,7 @@ Result<std::string> FindPeerFolder(const std::string& dir) {
 Result<FolderRecords> ReadFolderRecords(const std::string& dir) {
   const store::PeerFolderView view(Disk(), dir);
   FolderRecords out;
-  if (!Disk().Exists(store::JoinPath(dir, "genesis"))) {
+  if (!view.HasRun()) {
     if (!IsPeerFolder(dir)) return NoPeerFolder(dir);
     return MakeError(Code::kNotFound, fmt::format("{} holds no run yet", dir),
                      "its peer has not reached the others; see loom status");

@@ -1,6 +1,5 @@
 // loom join: takes part in a run with an invite, or goes on with the run of a folder.
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 
 #include "agreed/isa.h"
@@ -77,9 +76,7 @@ Status Join(const Options& options) {
   } else {
     process.node.dir = options.dir;
     process.node.listen = {kEverywhere};
-    std::error_code ignored;
-    if (!std::filesystem::exists(options.dir + "/genesis", ignored) &&
-        !std::filesystem::exists(options.dir + "/records.log", ignored)) {
+    if (!store::PeerFolderView(node::Disk(), options.dir).HasRun()) {
       return MakeError(Code::kNotFound, fmt::format("{} holds no run", options.dir),
                        "give the folder of an earlier loom host or loom join, or an invite");
     }

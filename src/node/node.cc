@@ -34,6 +34,39 @@ Result<crypto::SigningKey> PeerKey(const std::string& dir, bool had_one) {
   return made;
 }
 
+/// Whether a record of the folder's run lists this peer.
+bool ListsPeer(store::PeerFolder& folder, const PeerId& id) {
+  const auto lists = [&](ByteView encoded) {
+    const auto record = collab::Record::Decode(encoded);
+    return record && collab::IsMember(record->body.members, id);
+  };
+  if (!folder.has_run()) return false;
+  if (lists(folder.genesis())) return true;
+  for (std::uint64_t i = 0; i < folder.records().size(); ++i) {
+    if (const auto entry = folder.records().Read(i); entry && lists(*entry)) return true;
+  }
+  return false;
+}
+
+/// keys/peer-id tells a damaged key, which must not pass for a stranger's. It is written again when
+/// it is the damaged one: no other key than the right one is listed in the run.
+Status CheckPeerId(store::PeerFolder& folder, const PeerId& id) {
+  const std::string hex = id.Hex();
+  const auto held = folder.ReadKey("peer-id");
+  if (held && AsText(*held) == hex) return {};
+  if (ListsPeer(folder, id)) {
+    Log(LogLevel::kWarn, "folder", "{}/keys/peer-id was damaged or missing: written again",
+        folder.path());
+  } else if (held) {
+    return MakeError(
+        Code::kCorrupt,
+        fmt::format("{}/keys/peer is the key of {}, keys/peer-id says {:.80}: one of them is damaged",
+                    folder.path(), hex, net::CleanText(AsText(*held))),
+        std::string(kKeyHint));
+  }
+  return folder.WriteKey("peer-id", AsBytes(hex));
+}
+
 }  // namespace
 
 store::FileSystem& Disk() {
@@ -55,21 +88,9 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
                   Disk(), options.dir,
                   {.pid = ::getpid(), .keep_checkpoints = options.local.keep_checkpoints}));
   LOOM_RETURN_IF_ERROR(Disk().MakeDirs(options.dir + "/keys", store::Access::kPrivate));
-  const auto id = folder.ReadKey("peer-id");
-  LOOM_ASSIGN(crypto::SigningKey key, PeerKey(options.dir, id.ok() || folder.has_run()));
-  if (id) {  // a damaged key must not pass for a stranger's
-    if (std::string(AsText(*id)) != key.id().Hex()) {
-      return MakeError(
-          Code::kCorrupt,
-          fmt::format(
-              "{}/keys/peer is the key of {}, keys/peer-id says {:.80}: one of them is damaged",
-              options.dir, key.id().Hex(), std::string(AsText(*id))),
-          std::string(kKeyHint));
-    }
-  } else {
-    const std::string hex = key.id().Hex();
-    LOOM_RETURN_IF_ERROR(folder.WriteKey("peer-id", AsBytes(hex)));
-  }
+  const bool had_id = folder.ReadKey("peer-id").ok();
+  LOOM_ASSIGN(crypto::SigningKey key, PeerKey(options.dir, had_id || folder.has_run()));
+  LOOM_RETURN_IF_ERROR(CheckPeerId(folder, key.id()));
   if (options.listen_as_before) {
     if (const auto kept = folder.ReadKey("listen")) {
       options.listen.clear();

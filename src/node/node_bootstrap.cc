@@ -121,6 +121,9 @@ void Node::FetchData() {
   }
   missing_data_ = std::move(state->missing);
   if (missing_data_.empty()) {
+    if (state->manifest_mended && !told_fetching_)  // a first fetch ends without one
+      Log(LogLevel::kWarn, "folder", "{}/dataset.json was damaged or missing: written again",
+          DataPath(options_.dir));
     data_.emplace(*run_, options_.dir, std::move(state->here));
     StartPeer();
     return;

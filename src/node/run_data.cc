@@ -190,8 +190,12 @@ Result<DataState> CheckData(const Run& run, const std::string& dir) {
       state.missing.push_back(file);
     }
   }
-  if (state.missing.empty()) {
-    LOOM_RETURN_IF_ERROR(WriteFileAtomic(folder + "/dataset.json", run.content.dataset));
+  if (!state.missing.empty()) return state;
+  const std::string manifest = folder + "/dataset.json";
+  const auto held = ReadFile(manifest, run.content.dataset.size());
+  if (!held || !std::ranges::equal(AsBytes(*held), run.content.dataset)) {
+    state.manifest_mended = true;
+    LOOM_RETURN_IF_ERROR(WriteFileAtomic(manifest, run.content.dataset));
   }
   return state;
 }

@@ -53,8 +53,9 @@ std::vector<DataFile> DataFilesOf(const collab::Genesis& genesis);
 struct DataState {
   std::vector<DataFile> missing;          ///< not there, or not whole
   std::map<Hash, store::PieceList> here;  ///< by object; checked against the genesis record
+  bool manifest_mended = false;           ///< it was not what the genesis record says
 };
-/// Hashes every file of the right size. Writes the manifest when nothing is missing.
+/// Hashes every file of the right size. When nothing is missing, the manifest is there, too.
 Result<DataState> CheckData(const Run& run, const std::string& dir);
 
 /// Makes missing files again from the corpus that the run was made of; their paths. kCorrupt

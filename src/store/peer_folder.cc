@@ -28,7 +28,9 @@ Bytes EncodeGenesis(ByteView genesis) {
   return std::move(out).Take();
 }
 
-Result<Bytes> ReadGenesis(const FileSystem& fs, const std::string& path) {
+constexpr std::array<const char*, 2> kGenesisNames = {"genesis", "genesis.copy"};
+
+Result<Bytes> ReadGenesisFile(const FileSystem& fs, const std::string& path) {
   LOOM_ASSIGN(const Bytes raw, ReadWholeFile(fs, path, kMaxGenesisBytes + kGenesisOverhead));
   wire::Reader in(raw);
   const bool magic = AsText(in.Raw(kGenesisMagic.size())) == kGenesisMagic;
@@ -36,10 +38,30 @@ Result<Bytes> ReadGenesis(const FileSystem& fs, const std::string& path) {
   const Hash check = in.GetId<HashTag>();
   if (!magic || !in.Finish("genesis") || genesis.empty() ||
       check != crypto::Sha256(ByteView(raw).first(raw.size() - 32))) {
-    return MakeError(Code::kCorrupt, fmt::format("{}: is damaged", path),
-                     "join the run again with a new folder");
+    return MakeError(Code::kCorrupt, fmt::format("{}: is damaged", path));
   }
   return ToBytes(genesis);
+}
+
+/// The first of the two files that is whole.
+Result<Bytes> ReadGenesis(const FileSystem& fs, const std::string& folder) {
+  std::string why;
+  for (const char* name : kGenesisNames) {
+    auto genesis = ReadGenesisFile(fs, JoinPath(folder, name));
+    if (genesis) return genesis;
+    why += (why.empty() ? "" : "; ") + genesis.error().message;
+  }
+  return MakeError(Code::kCorrupt, std::move(why),
+                   "bring back the file (every member of the run has the same one), or give "
+                   "another --dir");
+}
+
+Status WriteGenesis(FileSystem& fs, const std::string& folder, ByteView genesis) {
+  const Bytes file = EncodeGenesis(genesis);
+  // The first one says that there is a run, so the other one is there before it.
+  for (const char* name : {kGenesisNames[1], kGenesisNames[0]})
+    LOOM_RETURN_IF_ERROR(WriteFileAtomically(fs, JoinPath(folder, name), file));
+  return {};
 }
 
 /// "<round>-<16 hex digits>".
@@ -91,17 +113,22 @@ Result<PeerFolder> PeerFolder::Open(FileSystem& fs, const std::string& path,
       LOOM_RETURN_IF_ERROR(fs.Remove(JoinPath(JoinPath(path, "rounds"), entry.name)));
     }
   }
-  if (fs.Exists(JoinPath(path, "genesis"))) {
-    LOOM_ASSIGN(folder.genesis_, ReadGenesis(fs, JoinPath(path, "genesis")));
+  if (fs.Exists(JoinPath(path, "genesis")) || fs.Exists(JoinPath(path, "records.log"))) {
+    LOOM_RETURN_IF_ERROR(folder.OpenGenesis());
     LOOM_RETURN_IF_ERROR(folder.OpenLogs());
-  } else if (fs.Exists(JoinPath(path, "records.log"))) {
-    return MakeError(
-        Code::kCorrupt,
-        fmt::format("{} is missing, and records.log is there", JoinPath(path, "genesis")),
-        "bring back the file (every member of the run has the same one), or give "
-        "another --dir");
   }
   return folder;
+}
+
+Status PeerFolder::OpenGenesis() {
+  LOOM_ASSIGN(genesis_, ReadGenesis(*fs_, path_));
+  for (const char* name : kGenesisNames) {
+    const std::string path = JoinPath(path_, name);
+    if (const auto held = ReadGenesisFile(*fs_, path); held && *held == genesis_) continue;
+    notes_.push_back(fmt::format("{} was damaged or missing: written again from the other copy", path));
+    LOOM_RETURN_IF_ERROR(WriteFileAtomically(*fs_, path, EncodeGenesis(genesis_)));
+  }
+  return {};
 }
 
 Status PeerFolder::OpenLogs() {
@@ -135,8 +162,7 @@ Status PeerFolder::SetGenesis(ByteView genesis) {
         fmt::format("{}: belongs to run {}, not to run {}", path_, ours.Hex(), theirs.Hex()),
         "use another folder for the other run");
   }
-  LOOM_RETURN_IF_ERROR(
-      WriteFileAtomically(*fs_, JoinPath(path_, "genesis"), EncodeGenesis(genesis)));
+  LOOM_RETURN_IF_ERROR(WriteGenesis(*fs_, path_, genesis));
   genesis_ = ToBytes(genesis);
   return OpenLogs();
 }
@@ -253,8 +279,12 @@ Status PeerFolder::AppendMetrics(std::string_view json_line) {
   return metrics_->Append(AsBytes(std::string(json_line) + "\n"));
 }
 
+bool PeerFolderView::HasRun() const {
+  return fs_->Exists(JoinPath(path_, "genesis")) || fs_->Exists(JoinPath(path_, "records.log"));
+}
+
 Result<Bytes> PeerFolderView::Genesis() const {
-  return ReadGenesis(*fs_, JoinPath(path_, "genesis"));
+  return ReadGenesis(*fs_, path_);
 }
 
 Result<LogContents> PeerFolderView::Records() const {

@@ -1,8 +1,9 @@
 // A peer's folder D: everything a peer knows after kill -9 .
 //
-//   keys/ genesis votes.log records.log rounds/<r>-<id> checkpoints/<r>/
+//   keys/ genesis genesis.copy votes.log records.log rounds/<r>-<id> checkpoints/<r>/
 //   metrics.jsonl status.json control.sock lock
 //
+// The genesis record stands there twice: nothing else in the folder is worth anything without it.
 // Opening locks it, so that one folder is one peer: the same folder twice is kConflict with the pid
 // that holds it. Round bytes carry a part of their content id in the name, because a new attempt
 // must not overwrite the bytes behind the last vote (R3).
@@ -66,11 +67,12 @@ class PeerFolder {
   Status WriteStatus(std::string_view json);  ///< atomic, not synced
   Status AppendMetrics(std::string_view json_line);
   std::string control_socket_path() const { return JoinPath(path_, "control.sock"); }
-  /// Torn tails found when the logs were opened, one line each, for the log.
+  /// What was torn, damaged or missing and is mended, one line each, for the log.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   PeerFolder(FileSystem& fs, std::string path, const Options& options);
+  Status OpenGenesis();
   Status OpenLogs();
   std::string RoundPath(Round round, const Hash& id) const;
 
@@ -89,6 +91,7 @@ class PeerFolder {
 class PeerFolderView {
  public:
   PeerFolderView(const FileSystem& fs, std::string path) : fs_(&fs), path_(std::move(path)) {}
+  bool HasRun() const;
   Result<Bytes> Genesis() const;
   Result<LogContents> Records() const;
   Result<LogContents> Votes() const;

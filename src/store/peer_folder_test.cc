@@ -67,21 +67,39 @@ TEST(PeerFolder, MetricsGoOnAfterATornLine) {
   EXPECT_EQ(AsText(*ReadWholeFile(fs, "D/metrics.jsonl", 100)), "{\"st\n{\"step\":2}\n");
 }
 
-TEST(PeerFolder, DamagedGenesisIsNamed) {
+// Either of the two is put right from the other one; when both are damaged, both are named.
+TEST(PeerFolder, DamagedGenesisIsMendedFromItsCopy) {
   SimFileSystem fs;
   {
     auto folder = PeerFolder::Open(fs, "D", kOptions);
     ASSERT_TRUE(folder->SetGenesis(AsBytes("genesis body")));
   }
   const auto before = fs.Snapshot();
-  for (std::uint64_t offset = 0; offset < *fs.Size("D/genesis"); ++offset) {
-    fs.Restore(before);
-    ASSERT_TRUE(fs.FlipByte("D/genesis", offset, std::byte{2}));
-    const auto folder = PeerFolder::Open(fs, "D", kOptions);
-    ASSERT_FALSE(folder);
-    EXPECT_EQ(folder.error().code, Code::kCorrupt);
-    EXPECT_NE(folder.error().message.find("D/genesis"), std::string::npos);
+  const Bytes whole = *ReadWholeFile(fs, "D/genesis", 1000);
+  for (const char* name : {"D/genesis", "D/genesis.copy"}) {
+    for (std::uint64_t offset = 0; offset <= whole.size(); ++offset) {
+      fs.Restore(before);
+      ASSERT_TRUE(offset < whole.size() ? fs.FlipByte(name, offset, std::byte{2})
+                                        : fs.Remove(name));
+      EXPECT_EQ(AsText(*PeerFolderView(fs, "D").Genesis()), "genesis body");
+      {
+        const auto folder = PeerFolder::Open(fs, "D", kOptions);
+        ASSERT_TRUE(folder) << folder.error().ToString();
+        EXPECT_EQ(AsText(folder->genesis()), "genesis body");
+        ASSERT_EQ(folder->notes().size(), 1U);
+        EXPECT_TRUE(folder->notes()[0].starts_with(std::string(name) + " was damaged or missing"));
+      }
+      EXPECT_EQ(*ReadWholeFile(fs, name, 1000), whole);
+      EXPECT_TRUE(PeerFolder::Open(fs, "D", kOptions)->notes().empty());
+    }
   }
+  for (const char* name : {"D/genesis", "D/genesis.copy"})
+    ASSERT_TRUE(fs.FlipByte(name, 9, std::byte{2}));
+  const auto folder = PeerFolder::Open(fs, "D", kOptions);
+  ASSERT_FALSE(folder);
+  EXPECT_EQ(folder.error().code, Code::kCorrupt);
+  EXPECT_NE(folder.error().message.find("D/genesis: "), std::string::npos);
+  EXPECT_NE(folder.error().message.find("D/genesis.copy: "), std::string::npos);
 }
 
 // R6: what is behind a vote is durable before the vote can be. R3: a new attempt does not touch
