@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "base/json.h"
 
@@ -52,7 +53,8 @@ Result<ControlRequest> ParseControlRequest(std::string_view line) {
   request.uses = static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>(NumberIn(*parsed, "uses", 16), 1, kMostUses));
   request.toml = TextIn(*parsed, "toml");
-  if (const json::Value* revert = parsed->Find("revert"); revert != nullptr) {
+  if (const json::Value* revert = parsed->Find("revert");
+      revert != nullptr && !std::holds_alternative<std::nullptr_t>(revert->data)) {
     if (revert->AsUnsigned() == nullptr) return MakeError(Code::kInvalid, "revert is no round");
     request.revert = *revert->AsUnsigned();
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "net/hello.h"
 #include "node/owner_key.h"
 
 namespace loom::node {
@@ -60,8 +61,9 @@ Status CheckPeerId(store::PeerFolder& folder, const PeerId& id) {
   } else if (held) {
     return MakeError(
         Code::kCorrupt,
-        fmt::format("{}/keys/peer is the key of {}, keys/peer-id says {:.80}: one of them is damaged",
-                    folder.path(), hex, net::CleanText(AsText(*held))),
+        fmt::format(
+            "{}/keys/peer is the key of {}, keys/peer-id says {:.80}: one of them is damaged",
+            folder.path(), hex, net::CleanText(AsText(*held))),
         std::string(kKeyHint));
   }
   return folder.WriteKey("peer-id", AsBytes(hex));

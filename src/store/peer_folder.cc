@@ -125,7 +125,8 @@ Status PeerFolder::OpenGenesis() {
   for (const char* name : kGenesisNames) {
     const std::string path = JoinPath(path_, name);
     if (const auto held = ReadGenesisFile(*fs_, path); held && *held == genesis_) continue;
-    notes_.push_back(fmt::format("{} was damaged or missing: written again from the other copy", path));
+    notes_.push_back(
+        fmt::format("{} was damaged or missing: written again from the other copy", path));
     LOOM_RETURN_IF_ERROR(WriteFileAtomically(*fs_, path, EncodeGenesis(genesis_)));
   }
   return {};
@@ -283,9 +284,7 @@ bool PeerFolderView::HasRun() const {
   return fs_->Exists(JoinPath(path_, "genesis")) || fs_->Exists(JoinPath(path_, "records.log"));
 }
 
-Result<Bytes> PeerFolderView::Genesis() const {
-  return ReadGenesis(*fs_, path_);
-}
+Result<Bytes> PeerFolderView::Genesis() const { return ReadGenesis(*fs_, path_); }
 
 Result<LogContents> PeerFolderView::Records() const {
   LOOM_ASSIGN(const Bytes genesis, Genesis());

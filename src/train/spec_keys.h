@@ -42,7 +42,7 @@ struct Key {
   std::vector<std::string_view> choices = {};  ///< words that the key takes; empty = any
   /// Whether a living run can change it: what is on disk and on its way fits before and after.
   bool Amendable() const;
-  std::vector<agreed::InnerKind> of = {};      ///< inner optimizers that have it; empty = all
+  std::vector<agreed::InnerKind> of = {};  ///< inner optimizers that have it; empty = all
 
   bool Belongs(agreed::InnerKind kind) const;
 };
