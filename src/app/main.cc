@@ -6,8 +6,9 @@ int main(int argc, char** argv) {
   using namespace loom::app;
   OpenMissingStreams();
   return CheckStdout(RunCommandLine(
-      {DemoVerb(), InitVerb(), TrainVerb(), HostVerb(), JoinVerb(), GenerateVerb(), EvalVerb(),
-       ExportVerb(), DataCheckVerb(), StatusVerb(), LogVerb(), InviteVerb(), AmendVerb(),
-       ContinueVerb(), PauseVerb(), ResumeVerb(), FinishVerb(), LeaveVerb(), DoctorVerb()},
+      {DemoVerb(),   InitVerb(),     TrainVerb(),     HostVerb(),     JoinVerb(),  GenerateVerb(),
+       EvalVerb(),   ExportVerb(),   DataCheckVerb(), StatusVerb(),   LogVerb(),   InviteVerb(),
+       OwnerVerb(),  DelegateVerb(), AmendVerb(),     ContinueVerb(), PauseVerb(), ResumeVerb(),
+       FinishVerb(), LeaveVerb(),    DoctorVerb()},
       argc, argv));
 }

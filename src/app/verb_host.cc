@@ -1,6 +1,8 @@
 // loom host: starts a run from run.toml and prints the invite with which others join it; with a
 // folder that has a run already it goes on with that run.
+#include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "agreed/isa.h"
 #include "app/folders.h"
@@ -21,13 +23,35 @@ struct Options {
   std::uint64_t max_down = 0;
   std::uint64_t invite_days = 7;
   std::uint64_t invite_uses = 64;
+  std::string co_owners;
   bool json = false;
 };
+
+/// Public keys of 64 hex digits each, with commas between.
+Result<std::vector<crypto::PublicKey>> ReadKeys(const std::string& text) {
+  std::vector<crypto::PublicKey> keys;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string one = text.substr(at, end - at);
+    at = end + 1;
+    const auto hex = Hash::FromHex(one);
+    if (!hex || keys.size() >= 15) {
+      return MakeError(Code::kInvalid,
+                       fmt::format("--co-owner: '{:.70}' is no public key of 64 hex digits, or one "
+                                   "too many (15)",
+                                   one),
+                       "loom owner prints the key of a user");
+    }
+    keys.emplace_back().bytes = hex->bytes;
+  }
+  return keys;
+}
 
 Status Host(const Options& options) {
   LOOM_RETURN_IF_ERROR(agreed::ParseIsa(options.isa));
   LOOM_RETURN_IF_ERROR(CheckRange("--invite-days", options.invite_days, 0, 3650));
   LOOM_RETURN_IF_ERROR(CheckRange("--invite-uses", options.invite_uses, 1, 100000));
+  LOOM_ASSIGN(const std::vector<crypto::PublicKey> co_owners, ReadKeys(options.co_owners));
   LOOM_ASSIGN(train::RunFile file, train::LoadRun(options.run_toml));
   PeerProcess process;
   process.json = options.json;
@@ -42,7 +66,7 @@ Status Host(const Options& options) {
   process.node.listen = {listen.empty() ? "*:0" : listen};
   const std::string dir = process.node.dir;
   const auto prepare = [&](node::Node& node) -> Status {
-    if (!node.has_run()) return node.Host(file, NameOfRun(options.run_toml));
+    if (!node.has_run()) return node.Host(file, NameOfRun(options.run_toml), co_owners);
     LOOM_RETURN_IF_ERROR(CheckSameRun(file.spec, node, dir));
     node.RebuildDataFrom(file.spec.data);
     return {};
@@ -89,6 +113,8 @@ Verb HostVerb() {
             args.Option("--invite-days", "N", options->invite_days,
                         "Days until the printed invite expires");
             args.Option("--invite-uses", "N", options->invite_uses, "How many peers may use it");
+            args.Option("--co-owner", "KEY[,KEY]", options->co_owners,
+                        "Public keys that own the run, too (loom owner prints one)");
             args.Option("--isa", "NAME", options->isa,
                         "Kernel path of agreed arithmetic: auto, plain, avx2, avx512");
             args.Flag("--json", options->json, "NDJSON events on stdout");

@@ -1,5 +1,5 @@
-// loom amend, continue: what the owner of a run orders, signed with the owner's key by the peer
-// that runs beside it.
+// loom owner, delegate, amend, continue: the owner's key, and what it signs, by the peer that runs
+// beside it.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -12,6 +12,7 @@
 #include "app/peer_folder_source.h"
 #include "app/print.h"
 #include "app/verbs.h"
+#include "node/owner_key.h"
 
 namespace loom::app {
 namespace {
@@ -23,6 +24,9 @@ struct Options {
   std::string set;
   std::uint64_t from = UINT64_MAX;
   std::uint64_t wait = 8;
+  std::string peer;
+  std::uint64_t seconds = 7 * 24 * 3600;
+  std::string backup;
   bool leave_behind = false;
   bool yes = false;
   bool json = false;
@@ -167,12 +171,75 @@ Status Continue(const Options& options) {
   return Reset(options);
 }
 
+Status Owner(const Options& options) {
+  const std::string path = node::OwnerKeyPath();
+  LOOM_ASSIGN(const crypto::SigningKey key, crypto::SigningKey::Load(path));
+  if (!options.backup.empty()) {
+    LOOM_RETURN_IF_ERROR(key.Save(options.backup));
+  }
+  Hash shown;
+  shown.bytes = key.public_key().bytes;
+  Output out(options.json);
+  out.Event({{"path", json::Value(path)},
+             {"public_key", json::Value(shown.Hex())},
+             {"backup", json::Value(options.backup)}});
+  if (!options.json) {
+    out.Say("owner key   {}\npublic key  {}", path, shown.Hex());
+    if (!options.backup.empty())
+      out.Say("A copy is in {}. LOOM_OWNER_KEY={} uses it.", options.backup, options.backup);
+  }
+  return {};
+}
+
+Status Delegate(const Options& options) {
+  LOOM_RETURN_IF_ERROR(CheckRange("--seconds", options.seconds, 1, 10ULL * 365 * 24 * 3600));
+  LOOM_ASSIGN(const std::string dir, FindPeerFolder(options.dir));
+  LOOM_ASSIGN(const json::Value answer, AskPeer(dir, {{"verb", json::Value("delegate")},
+                                                      {"peer", json::Value(options.peer)},
+                                                      {"seconds", json::Value(options.seconds)}}));
+  Output out(options.json);
+  out.Event({{"event", json::Value("delegated")},
+             {"peer", json::Value(options.peer)},
+             {"seconds", json::Value(options.seconds)}});
+  if (!options.json) out.Say("The member may sign invites now: loom invite on its machine.");
+  return {};
+}
+
 void DeclareDir(Args& args, Options& options) {
   args.Option("--dir", "DIR", options.dir,
               "Folder of a running peer; default: this folder or the only ./loom-*");
 }
 
 }  // namespace
+
+Verb OwnerVerb() {
+  auto options = std::make_shared<Options>();
+  return {.name = "owner",
+          .summary = "Show the owner key of this user, or keep a copy of it",
+          .example = "loom owner --backup /media/stick/loom-owner.pem",
+          .declare =
+              [options](Args& args) {
+                args.Option("--backup", "FILE", options->backup,
+                            "Write a copy there (mode 600); nothing is replaced");
+                args.Flag("--json", options->json, "One object: path, public_key, backup");
+              },
+          .run = [options] { return Owner(*options); }};
+}
+
+Verb DelegateVerb() {
+  auto options = std::make_shared<Options>();
+  return {.name = "delegate",
+          .summary = "Let a member sign invites while the owner is away",
+          .example = "loom delegate 4f2a --seconds 604800 --dir loom-run-1",
+          .declare =
+              [options](Args& args) {
+                args.Positional("PEER", options->peer, "How the member's id begins (loom status)");
+                DeclareDir(args, *options);
+                args.Option("--seconds", "N", options->seconds, "How long its word counts");
+                args.Flag("--json", options->json, "One object: event, peer, seconds");
+              },
+          .run = [options] { return Delegate(*options); }};
+}
 
 Verb AmendVerb() {
   auto options = std::make_shared<Options>();

@@ -17,6 +17,8 @@ Verb DataCheckVerb();
 Verb StatusVerb();
 Verb LogVerb();
 Verb InviteVerb();
+Verb OwnerVerb();
+Verb DelegateVerb();
 Verb AmendVerb();
 Verb ContinueVerb();
 Verb PauseVerb();

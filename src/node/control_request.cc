@@ -13,14 +13,16 @@ namespace {
 
 using Verb = ControlRequest::Verb;
 
-constexpr std::array<std::pair<std::string_view, Verb>, 8> kVerbs = {{{"status", Verb::kStatus},
-                                                                      {"invite", Verb::kInvite},
-                                                                      {"pause", Verb::kPause},
-                                                                      {"resume", Verb::kResume},
-                                                                      {"leave", Verb::kLeave},
-                                                                      {"finish", Verb::kFinish},
-                                                                      {"order", Verb::kOrder},
-                                                                      {"reset", Verb::kReset}}};
+constexpr std::array<std::pair<std::string_view, Verb>, 9> kVerbs = {
+    {{"status", Verb::kStatus},
+     {"invite", Verb::kInvite},
+     {"pause", Verb::kPause},
+     {"resume", Verb::kResume},
+     {"leave", Verb::kLeave},
+     {"finish", Verb::kFinish},
+     {"order", Verb::kOrder},
+     {"reset", Verb::kReset},
+     {"delegate", Verb::kDelegate}}};
 constexpr std::uint64_t kMostUses = 100'000;
 
 std::uint64_t NumberIn(const json::Value& object, std::string_view key, std::uint64_t otherwise) {
@@ -58,6 +60,7 @@ Result<ControlRequest> ParseControlRequest(std::string_view line) {
     if (revert->AsUnsigned() == nullptr) return MakeError(Code::kInvalid, "revert is no round");
     request.revert = *revert->AsUnsigned();
   }
+  request.peer = TextIn(*parsed, "peer");
   request.step = TextIn(*parsed, "step");
   const json::Value* behind = parsed->Find("leave_behind");
   request.leave_behind = behind != nullptr && behind->AsBool() != nullptr && *behind->AsBool();

@@ -21,13 +21,15 @@ struct ControlRequest {
     kLeave,
     kFinish,
     kOrder,
-    kReset
+    kReset,
+    kDelegate
   };
   Verb verb = Verb::kStatus;
   std::int64_t seconds = 7 * 24 * 3600;  ///< kInvite: how long it is good for, 0 .. INT64_MAX / 2
   std::uint32_t uses = 16;               ///< kInvite: 1 .. 100,000
   std::string toml;                      ///< kOrder: settings to change; may be empty
   std::optional<Round> revert;           ///< kOrder: back to the state after this round
+  std::string peer;                      ///< kDelegate: how a member's id begins
   std::string step;                      ///< kReset: seal, view, commit or cancel
   bool leave_behind = false;             ///< kReset, commit: without those who hold newer rounds
 };

@@ -110,6 +110,9 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
   }
   std::unique_ptr<Node> node(new Node(std::move(options), std::move(folder), std::move(key)));
   for (const std::string& note : node->folder_.notes()) Log(LogLevel::kWarn, "folder", "{}", note);
+  if (const auto kept = node->folder_.ReadKey("delegation")) {
+    if (auto delegation = DecodeDelegation(*kept)) node->delegation_ = *delegation;
+  }
   if (node->folder_.has_run()) {
     LOOM_ASSIGN(node->run_, ReadRun(node->folder_.genesis()));
     if (node->options_.invite && node->options_.invite->run != node->run_->id) {
@@ -135,15 +138,18 @@ Node::~Node() {
   if (storage_) storage_->Finish();
 }
 
-Status Node::Host(const train::RunFile& file, const std::string& name) {
+Status Node::Host(const train::RunFile& file, const std::string& name,
+                  std::vector<crypto::PublicKey> co_owners) {
   bool made = false;
   const std::string owner_path = OwnerKeyPath();
   LOOM_ASSIGN(const crypto::SigningKey owner, LoadOrMakeKey(owner_path, &made));
   if (made)
-    Say(fmt::format("Made your owner key at {}. Keep a copy: it signs runs and invites.",
+    Say(
+        fmt::format("Made your owner key at {}. Keep a copy (loom owner --backup FILE): it signs "
+                    "runs and invites.",
                     owner_path));
-  LOOM_ASSIGN(run_,
-              MakeRun(file, options_.dir, name, owner, key_.public_key(), reactor_.WallSeconds()));
+  LOOM_ASSIGN(run_, MakeRun(file, options_.dir, name, owner, key_.public_key(),
+                            reactor_.WallSeconds(), std::move(co_owners)));
   return folder_.SetGenesis(run_->genesis.Encode());
 }
 

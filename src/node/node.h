@@ -68,7 +68,9 @@ class Node final : public net::TransportEvents {
   ~Node() override;
 
   /// Makes a new run in this folder from run.toml. Requires: !has_run().
-  Status Host(const train::RunFile& file, const std::string& name);
+  /// `co_owners`: whose keys own the run beside this user's.
+  Status Host(const train::RunFile& file, const std::string& name,
+              std::vector<crypto::PublicKey> co_owners = {});
   bool has_run() const { return run_.has_value(); }
   /// Where data files that turn out to be damaged or lost are made again from; before Live.
   void RebuildDataFrom(data::DataConfig corpus) { corpus_ = std::move(corpus); }
@@ -76,7 +78,8 @@ class Node final : public net::TransportEvents {
   PeerId id() const { return key_.id(); }
   /// Binds the listening ports; before Live.
   Result<std::vector<std::uint16_t>> Listen();
-  /// A signed invite with this node's addresses. Requires the owner key, and Listen.
+  /// A signed invite with this node's addresses. Requires an owner's key, or an owner's delegation,
+  /// and Listen.
   Result<std::string> MakeInvite(std::int64_t seconds, std::uint32_t uses);
 
   /// Runs until the peer stops or fails, or Interrupt was called.
@@ -115,6 +118,8 @@ class Node final : public net::TransportEvents {
   // node_invite.cc: who may come in
   Result<collab::Admission> CheckInvite(const std::string& token, const collab::Chain& chain) const;
   std::optional<std::string> AdmitPeer(const net::PeerInfo& peer) const;
+  void OnDelegation(const swarm::Delegation& delegation);
+  Status DelegateTo(const std::string& peer, std::int64_t seconds);
 
   // node_links.cc: where this peer and the others can be reached
   void RefreshOwnAddresses(Time now);
@@ -182,6 +187,7 @@ class Node final : public net::TransportEvents {
   crypto::SigningKey key_;
   collab::KeySigner signer_;
   std::optional<node::Run> run_;
+  std::optional<swarm::Delegation> delegation_;  ///< of an owner to this peer
   train::RunSpec settings_;  ///< as owners' orders have changed them; compute thread
   std::optional<DataServer> data_;
   std::optional<data::Dataset> dataset_;

@@ -63,6 +63,8 @@ void Node::OnNodeMessage(const PeerId& from, NodeMessage message) {
     if (effects) CarryDataFetch(std::move(*effects));
   } else if (const auto* told = std::get_if<Addresses>(&message)) {
     OnAddresses(from, *told);
+  } else if (const auto* delegate = std::get_if<Delegate>(&message)) {
+    OnDelegation(delegate->delegation);
   }
 }
 

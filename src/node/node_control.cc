@@ -46,6 +46,13 @@ void Node::OnControl(const std::string& line, const net::ControlServer::Reply& r
     case Verb::kReset:
       answer(Reset(request->step, request->leave_behind));
       return;
+    case Verb::kDelegate:
+      if (const Status done = DelegateTo(request->peer, request->seconds); !done) {
+        answer(done.error());
+      } else {
+        answer(json::Object{{"ok", json::Value(true)}});
+      }
+      return;
     case Verb::kPause:
     case Verb::kResume:
       peer_->Pause(request->verb == Verb::kPause, now, effects);

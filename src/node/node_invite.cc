@@ -1,6 +1,7 @@
 // Who may come in (R15): invites that this node signs, strangers at the door, joiners to be listed.
 #include <algorithm>
 
+#include "base/log.h"
 #include "node/node.h"
 #include "node/owner_key.h"
 #include "swarm/own_addresses.h"
@@ -8,7 +9,10 @@
 namespace loom::node {
 
 Result<std::string> Node::MakeInvite(std::int64_t seconds, std::uint32_t uses) {
-  LOOM_ASSIGN(const crypto::SigningKey owner, OwnerKey());
+  const auto owner = OwnerKey();
+  const std::int64_t now = reactor_.WallSeconds();
+  const bool delegated = !owner && delegation_ && delegation_->until > now;
+  if (!owner && !delegated) return owner.error();
   swarm::Invite invite;
   invite.run = run_->id;
   std::vector<std::pair<PeerId, std::vector<swarm::Address>>> others;
@@ -23,11 +27,59 @@ Result<std::string> Node::MakeInvite(std::int64_t seconds, std::uint32_t uses) {
                      "start it with: loom host RUN.toml --dir DIR");
   }
   crypto::RandomBytes(invite.nonce);
-  invite.expires = reactor_.WallSeconds() + seconds;
+  invite.expires = now + seconds;
   invite.max_uses = uses;
   swarm::FitInvite(invite);
-  LOOM_ASSIGN(const swarm::Invite made, swarm::SignInvite(std::move(invite), owner));
+  if (delegated) invite.delegation = delegation_;
+  LOOM_ASSIGN(const swarm::Invite made,
+              swarm::SignInvite(std::move(invite), delegated ? key_ : *owner));
   return swarm::EncodeInvite(made);
+}
+
+Status Node::DelegateTo(const std::string& peer, std::int64_t seconds) {
+  LOOM_ASSIGN(const crypto::SigningKey owner, OwnerKey());
+  const collab::Member* found = nullptr;
+  for (const collab::Member& m : peer_->chain().head().body.members) {
+    if (peer.empty() || !m.id.Hex().starts_with(peer)) continue;
+    if (found != nullptr) {
+      return MakeError(Code::kInvalid, fmt::format("two members' ids begin with {:.64}", peer),
+                       "give more of it");
+    }
+    found = &m;
+  }
+  if (found == nullptr) {
+    return MakeError(Code::kNotFound, fmt::format("no member's id begins with '{:.64}'", peer),
+                     "loom status lists the members");
+  }
+  const swarm::Delegation delegation =
+      swarm::MakeDelegation(owner, run_->id, found->key, reactor_.WallSeconds() + seconds, true);
+  if (found->id == key_.id()) {
+    OnDelegation(delegation);
+    return {};
+  }
+  if (!up_.contains(found->id)) {
+    return MakeError(Code::kUnreachable, fmt::format("{} is not connected", found->id.Short()),
+                     "try again when it is, or from a peer that is connected to it");
+  }
+  SendNode(found->id, Delegate{delegation});
+  return {};
+}
+
+void Node::OnDelegation(const swarm::Delegation& delegation) {
+  const auto& owners = run_ ? run_->content.owners : std::vector<crypto::PublicKey>{};
+  if (!run_ || delegation.member != key_.public_key() ||
+      std::find(owners.begin(), owners.end(), delegation.owner) == owners.end() ||
+      !swarm::VerifyDelegation(delegation, run_->id)) {
+    return;
+  }
+  delegation_ = delegation;
+  const bool posted = storage_->Post([this, bytes = EncodeDelegation(delegation)] {
+    if (const Status kept = folder_.WriteKey("delegation", bytes); !kept)
+      Log(LogLevel::kWarn, "invite", "{}", kept.error().ToString());
+  });
+  if (!posted) Log(LogLevel::kWarn, "invite", "the delegation was not written down");
+  Event({{"event", json::Value("delegated")}, {"until", json::Value(delegation.until)}});
+  Say("An owner lets this peer sign invites: loom invite makes them.");
 }
 
 // R15: any member admits on an owner's word, as often as the invite says, counted in records.

@@ -1,5 +1,7 @@
 #include "node/node_messages.h"
 
+#include <algorithm>
+
 namespace loom::node {
 namespace {
 
@@ -32,7 +34,35 @@ Bytes EncodeNodeMessage(const NodeMessage& message) {
       out.Text(entry.address.ToString());
     }
   }
+  if (const auto* delegate = std::get_if<Delegate>(&message))
+    return EncodeDelegation(delegate->delegation);
   return std::move(out).Take();
+}
+
+Bytes EncodeDelegation(const swarm::Delegation& delegation) {
+  wire::Writer out;
+  out.Raw(delegation.owner.View());
+  out.Raw(delegation.member.View());
+  out.Int(static_cast<std::uint64_t>(delegation.until));
+  out.Bool(delegation.may_grant_vote);
+  out.Raw(delegation.signature.View());
+  return std::move(out).Take();
+}
+
+Result<swarm::Delegation> DecodeDelegation(ByteView bytes) {
+  wire::Reader in(bytes);
+  swarm::Delegation delegation;
+  const auto take = [&](auto& field) {
+    const ByteView raw = in.Raw(field.bytes.size());
+    std::copy(raw.begin(), raw.end(), field.bytes.begin());
+  };
+  take(delegation.owner);
+  take(delegation.member);
+  delegation.until = static_cast<std::int64_t>(in.Int<std::uint64_t>() & INT64_MAX);
+  delegation.may_grant_vote = in.Bool();
+  take(delegation.signature);
+  LOOM_RETURN_IF_ERROR(in.Finish("delegation"));
+  return delegation;
 }
 
 Result<NodeMessage> DecodeNodeMessage(std::uint16_t type, ByteView bytes) {
@@ -75,6 +105,10 @@ Result<NodeMessage> DecodeNodeMessage(std::uint16_t type, ByteView bytes) {
       }
       LOOM_RETURN_IF_ERROR(in.Finish("addresses"));
       return NodeMessage(std::move(addresses));
+    }
+    case 5: {
+      LOOM_ASSIGN(const swarm::Delegation delegation, DecodeDelegation(bytes));
+      return NodeMessage(Delegate{delegation});
     }
     default:
       return MakeError(Code::kInvalid, fmt::format("unknown message type {}", type));

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "store/piece_list.h"
 #include "swarm/address.h"
+#include "swarm/invite.h"
 #include "wire/bytes_io.h"
 
 namespace loom::node {
@@ -34,12 +35,20 @@ struct Addresses {
   std::vector<Entry> entries;
 };
 
-using NodeMessage = std::variant<GetRun, RunRecord, GetPieces, Pieces, Addresses>;
+struct Delegate {  ///< an owner's word that the receiver may sign invites
+  swarm::Delegation delegation;
+};
+
+using NodeMessage = std::variant<GetRun, RunRecord, GetPieces, Pieces, Addresses, Delegate>;
 
 inline constexpr std::uint16_t kFirstNodeType = 32;
 std::uint16_t TypeOf(const NodeMessage& message);
 bool IsNodeType(std::uint16_t type);
 Bytes EncodeNodeMessage(const NodeMessage& message);
 Result<NodeMessage> DecodeNodeMessage(std::uint16_t type, ByteView bytes);
+
+/// A delegation as it travels, and as keys/delegation keeps it.
+Bytes EncodeDelegation(const swarm::Delegation& delegation);
+Result<swarm::Delegation> DecodeDelegation(ByteView bytes);
 
 }  // namespace loom::node

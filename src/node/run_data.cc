@@ -106,7 +106,7 @@ Result<collab::SyncConfig> ReadAmendment(ByteView before, ByteView after) {
 
 Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const std::string& name,
                     const crypto::SigningKey& owner, const crypto::PublicKey& founder,
-                    std::int64_t wall_seconds) {
+                    std::int64_t wall_seconds, std::vector<crypto::PublicKey> co_owners) {
   const std::string folder = DataPath(dir);
   LOOM_ASSIGN(const data::DataReport report, data::BuildDataset(file.spec.data, folder));
   Run run;
@@ -119,6 +119,7 @@ Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const st
   run.content.spec = ToBytes(AsBytes(train::CanonicalSpec(run.spec)));
   crypto::RandomBytes(run.content.nonce.bytes);
   run.content.owners = {owner.public_key()};
+  for (const crypto::PublicKey& key : co_owners) run.content.owners.push_back(key);
   LOOM_ASSIGN(run.content.tokenizer, RefOf(folder + "/tokenizer.json"));
   for (const auto& [files, refs] : {std::pair(&report.train_files, &run.content.train_shards),
                                     std::pair(&report.val_files, &run.content.val_shards)}) {

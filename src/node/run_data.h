@@ -27,7 +27,7 @@ struct Run {
 /// Builds the data under `dir`, draws the first weights, makes and signs the genesis record.
 Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const std::string& name,
                     const crypto::SigningKey& owner, const crypto::PublicKey& founder,
-                    std::int64_t wall_seconds);
+                    std::int64_t wall_seconds, std::vector<crypto::PublicKey> co_owners = {});
 
 /// Sets up libtorch for the calling thread as the run wants it.
 Status ConfigureCompute(const train::RunSpec& spec, const train::LocalConfig& local);

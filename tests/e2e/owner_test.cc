@@ -104,5 +104,28 @@ TEST_F(Owning, AResetOfTheSmallerSideLeavesExactlyOneHistory) {
   }
 }
 
+TEST_F(Owning, AMemberInvitesWhileTheOwnerIsAway) {
+  Peer& host = Host("host");
+  const Setting no_key{{}, {"LOOM_OWNER_KEY=" + Path("nobody.pem")}};
+  Peer& second = Join("second", host.invite, no_key);
+  ASSERT_TRUE(UntilRound({&host, &second}, 2, 2));
+  EXPECT_NE(Run({"invite", "--dir", second.dir}).code, 0);
+  const Ended wrong = Run({"delegate", "zz", "--dir", host.dir});
+  EXPECT_NE(wrong.code, 0);
+  EXPECT_NE(wrong.log.find("no member's id begins"), std::string::npos) << wrong.log;
+  ASSERT_EQ(Run({"delegate", second.id.substr(0, 12), "--dir", host.dir}).code, 0);
+  Ended invite;
+  ASSERT_TRUE(Until("the delegation", [&] {
+    invite = Run({"invite", "--dir", second.dir, "--json"});
+    return invite.code == 0 && !invite.said.empty();
+  }));
+  Kill(second);  // the word is on disk
+  Resume(second, no_key);
+  ASSERT_TRUE(UntilRound({&host, &second}, host.round + 2, 2));
+  Peer& third = Join("third", *invite.said[0].Find("invite")->AsString(), no_key);
+  ASSERT_TRUE(UntilRound({&host, &second, &third}, host.round + 1, 3));
+  ExpectOneHistory();
+}
+
 }  // namespace
 }  // namespace loom::e2e
