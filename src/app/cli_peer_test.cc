@@ -65,7 +65,7 @@ class PeerVerbs : public Cli {
     const crypto::SigningKey key = crypto::SigningKey::Generate();
     ASSERT_TRUE(key.Save(dir_path_ + "/keys/peer").ok());
     peer_ = key.id();
-    ASSERT_GIVES(run_, node::MakeRun(file, dir_path_, "story", owner, key.public_key(), 1));
+    ASSERT_GIVES(run_, node::MakeRun(file, dir_path_, {"story", owner, key.public_key(), 1}));
     ASSERT_GIVES(store::PeerFolder folder, store::PeerFolder::Open(disk_, dir_path_, {.pid = 1}));
     ASSERT_TRUE(folder.SetGenesis(run_.genesis.Encode()).ok());
 

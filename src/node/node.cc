@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "net/hello.h"
+#include "node/compute.h"
 #include "node/owner_key.h"
 
 namespace loom::node {
@@ -148,8 +149,10 @@ Status Node::Host(const train::RunFile& file, const std::string& name,
         fmt::format("Made your owner key at {}. Keep a copy (loom owner --backup FILE): it signs "
                     "runs and invites.",
                     owner_path));
-  LOOM_ASSIGN(run_, MakeRun(file, options_.dir, name, owner, key_.public_key(),
-                            reactor_.WallSeconds(), std::move(co_owners)));
+  LOOM_ASSIGN(
+      run_, MakeRun(file, options_.dir,
+                    {name, owner, key_.public_key(), reactor_.WallSeconds(), std::move(co_owners),
+                     [&](const train::RunSpec& spec) { return ProbeInThread(spec, file.local); }}));
   return folder_.SetGenesis(run_->genesis.Encode());
 }
 

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "model/config.h"
+#include "node/compute.h"
 #include "node/node.h"
 #include "node/restore.h"
 #include "tensor/runtime.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <thread>
 #include <utility>
 
 #include "agreed/flat_buffer.h"
@@ -12,8 +11,6 @@
 #include "collab/ledger.h"
 #include "collab/method.h"
 #include "model/config.h"
-#include "tensor/runtime.h"
-#include "train/trainer.h"
 
 namespace loom::node {
 namespace {
@@ -55,39 +52,7 @@ Result<std::vector<std::string>> RebuildInto(const std::string& scratch,
   return rebuilt;
 }
 
-/// Thread counts of libtorch belong to the calling thread, and this is not the compute thread.
-Result<Hash> ProbeInThread(const train::RunSpec& spec, const train::LocalConfig& local) {
-  Result<Hash> probe = Hash{};
-  std::thread([&] {
-    const Status configured = ConfigureCompute(spec, local);
-    probe = configured ? train::ProbeKernels(spec, local) : Result<Hash>(configured.error());
-  }).join();
-  return probe;
-}
-
 }  // namespace
-
-Status ConfigureCompute(const train::RunSpec& spec, const train::LocalConfig& local) {
-  std::uint32_t threads = spec.determinism.threads != 0 ? spec.determinism.threads : local.threads;
-  if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency() / 2);
-  return tensor::ConfigureRuntime(
-      {.threads = static_cast<int>(threads), .deterministic = spec.determinism.deterministic});
-}
-
-Status CheckKernels(const Run& run, const train::LocalConfig& local) {
-  if (!run.spec.sync.exact) return {};
-  LOOM_ASSIGN(const Hash probe, train::ProbeKernels(run.spec, local));
-  if (probe == run.content.probe) return {};
-  const tensor::RuntimeFacts facts = tensor::GetRuntimeFacts();
-  return MakeError(
-      Code::kRefused,
-      fmt::format("this machine computes other gradients than the run's founder (hash {}, the run "
-                  "has {}): libtorch {}, {} kernels, {}, {} threads",
-                  probe.Short(), run.content.probe.Short(), facts.torch_version,
-                  facts.cpu_capability, facts.blas, facts.threads),
-      "exact mode needs equal kernels: use the same libtorch, device and compute type, or let the "
-      "founder begin a run with exact = false");
-}
 
 Result<train::RunSpec> SettingsOf(store::PeerFolder& folder, const Run& run) {
   LOOM_ASSIGN(const std::vector<Bytes> entries, folder.records().ReadAll());
@@ -104,9 +69,7 @@ Result<collab::SyncConfig> ReadAmendment(ByteView before, ByteView after) {
   return spec.sync;
 }
 
-Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const std::string& name,
-                    const crypto::SigningKey& owner, const crypto::PublicKey& founder,
-                    std::int64_t wall_seconds, std::vector<crypto::PublicKey> co_owners) {
+Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const Founding& founding) {
   const std::string folder = DataPath(dir);
   LOOM_ASSIGN(const data::DataReport report, data::BuildDataset(file.spec.data, folder));
   Run run;
@@ -118,8 +81,8 @@ Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const st
   LOOM_RETURN_IF_ERROR(train::CheckTrainTokens(run.spec, report.train_tokens));
   run.content.spec = ToBytes(AsBytes(train::CanonicalSpec(run.spec)));
   crypto::RandomBytes(run.content.nonce.bytes);
-  run.content.owners = {owner.public_key()};
-  for (const crypto::PublicKey& key : co_owners) run.content.owners.push_back(key);
+  run.content.owners = {founding.owner.public_key()};
+  for (const crypto::PublicKey& key : founding.co_owners) run.content.owners.push_back(key);
   LOOM_ASSIGN(run.content.tokenizer, RefOf(folder + "/tokenizer.json"));
   for (const auto& [files, refs] : {std::pair(&report.train_files, &run.content.train_shards),
                                     std::pair(&report.val_files, &run.content.val_shards)}) {
@@ -131,10 +94,10 @@ Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const st
   LOOM_ASSIGN(const std::string manifest, ReadFile(folder + "/dataset.json", 1U << 20));
   run.content.dataset = ToBytes(AsBytes(manifest));
   if (run.spec.sync.exact) {
-    LOOM_ASSIGN(run.content.probe, ProbeInThread(run.spec, file.local));
+    LOOM_ASSIGN(run.content.probe, founding.probe(run.spec));
   }
-  run.content.created = wall_seconds;
-  run.content.name = name.substr(0, 64);
+  run.content.created = founding.wall_seconds;
+  run.content.name = founding.name.substr(0, 64);
 
   LOOM_ASSIGN(
       const agreed::TileGrid grid,
@@ -142,9 +105,10 @@ Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const st
   agreed::State state(grid, collab::MakeStepRule(run.spec.sync)->num_slots());
   model::InitWeights(run.spec.model, grid, run.spec.sync.seed, state.weights());
   const Hash root = agreed::StateRoot(grid, std::as_const(state).planes());
-  const collab::Body body = collab::GenesisBody(run.content.Encode(), founder, root, run.spec.sync);
+  const collab::Body body =
+      collab::GenesisBody(run.content.Encode(), founding.founder, root, run.spec.sync);
   LOOM_ASSIGN(run.genesis, collab::Record::FromBody(MakeBlob(body.Encode())));
-  run.genesis.owner = owner.Sign(collab::Chain::kGenesisDomain, run.genesis.hash.View());
+  run.genesis.owner = founding.owner.Sign(collab::Chain::kGenesisDomain, run.genesis.hash.View());
   run.id.bytes = run.genesis.hash.bytes;
   return run;
 }

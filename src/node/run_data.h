@@ -3,6 +3,7 @@
 // every file piece by piece, by hash.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,16 +25,19 @@ struct Run {
   train::RunSpec spec;
 };
 
-/// Builds the data under `dir`, draws the first weights, makes and signs the genesis record.
-Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const std::string& name,
-                    const crypto::SigningKey& owner, const crypto::PublicKey& founder,
-                    std::int64_t wall_seconds, std::vector<crypto::PublicKey> co_owners = {});
+/// What a new run has beside its settings.
+struct Founding {
+  std::string name;
+  const crypto::SigningKey& owner;
+  crypto::PublicKey founder;  ///< the first member
+  std::int64_t wall_seconds = 0;
+  std::vector<crypto::PublicKey> co_owners = {};
+  /// Exact mode: the founder's gradient of the run's shapes (R27).
+  std::function<Result<Hash>(const train::RunSpec&)> probe = {};
+};
 
-/// Sets up libtorch for the calling thread as the run wants it.
-Status ConfigureCompute(const train::RunSpec& spec, const train::LocalConfig& local);
-/// Exact mode: whether this machine computes the units of the run (R27); kRefused says what to do.
-/// Thread: one for which ConfigureCompute was called.
-Status CheckKernels(const Run& run, const train::LocalConfig& local);
+/// Builds the data under `dir`, draws the first weights, makes and signs the genesis record.
+Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const Founding& founding);
 
 /// The settings of a run as the orders in a folder's records have left them.
 Result<train::RunSpec> SettingsOf(store::PeerFolder& folder, const Run& run);

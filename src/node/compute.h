@@ -1,0 +1,17 @@
+// The compute of a run on this machine: how libtorch is set up for it, and whether its kernels are
+// those of the run's founder (R27).
+#pragma once
+
+#include "node/run_data.h"
+
+namespace loom::node {
+
+/// Sets up libtorch for the calling thread as the run wants it.
+Status ConfigureCompute(const train::RunSpec& spec, const train::LocalConfig& local);
+/// train::ProbeKernels in a thread of its own: thread counts of libtorch belong to the calling one.
+Result<Hash> ProbeInThread(const train::RunSpec& spec, const train::LocalConfig& local);
+/// Exact mode: whether this machine computes the units of the run; kRefused says what to do.
+/// Thread: one for which ConfigureCompute was called.
+Status CheckKernels(const Run& run, const train::LocalConfig& local);
+
+}  // namespace loom::node
