@@ -334,7 +334,7 @@ WorldOptions ExactWorld(std::uint64_t seed) {
   options.config.workers = 7;
   options.config.accumulation = 2;
   options.config.optimizer.schedule.kind = agreed::ScheduleKind::kConstant;
-  options.config.optimizer.clip_norm = 1.0F;
+  options.config.optimizer.inner.clip_norm = 1.0F;
   const std::uint64_t samples = std::uint64_t{options.config.workers} * options.config.batch;
   options.model.burst = samples * (kFaultRound - 1 + seed % 3) + seed % samples;
   return options;

@@ -100,7 +100,11 @@ TEST(State, NextLeafEqualsTheLeafAfterTheStep) {
   std::vector<std::unique_ptr<StepRule>> rules;
   for (const auto kind : {OuterKind::kSgd, OuterKind::kNesterov, OuterKind::kHeavyBall})
     rules.push_back(MakeOuterRule({kind, 0.7F, 0.9F}));
-  rules.push_back(MakeOptimizerRule({{}, 1.0F, {ScheduleKind::kConstant}}));
+  rules.push_back(MakeOptimizerRule({{}, {ScheduleKind::kConstant}}));
+  OptimizerConfig sgd{{}, {ScheduleKind::kConstant}};
+  sgd.inner.kind = InnerKind::kSgd;
+  sgd.inner.momentum = 0.9F;
+  rules.push_back(MakeOptimizerRule(sgd));
   for (const std::uint64_t n : {1U, 255U, 2049U, 65536U}) {
     const TileGrid grid = TileGrid::Make({{"x", {n}}}).value();
     for (const auto& rule : rules) {
@@ -135,7 +139,7 @@ TEST(StepRule, TheOptimizerClipsByTheNormOfTheMeanAndFollowsTheSchedule) {
   EXPECT_EQ(ClipScale(2.0, 1.0F), 0.5F);
   EXPECT_EQ(ClipScale(0.5, 1.0F), 1.0F);
   EXPECT_EQ(ClipScale(5.0, 0.0F), 1.0F);
-  const auto rule = MakeOptimizerRule({{}, 1.0F, {ScheduleKind::kLinear, 1.0F, 0.0F, 0, 100}});
+  const auto rule = MakeOptimizerRule({{}, {ScheduleKind::kLinear, 1.0F, 0.0F, 0, 100}});
   EXPECT_TRUE(rule->needs_norm());
   const StepScalars scalars = rule->Scalars({7, 25}, 4.0);
   EXPECT_EQ(scalars.lr, 0.75F);

@@ -8,7 +8,7 @@
 #include <memory>
 #include <span>
 
-#include "agreed/adamw.h"
+#include "agreed/inner.h"
 #include "agreed/outer.h"
 #include "agreed/schedule.h"
 
@@ -46,12 +46,13 @@ class StepRule {
 /// One slot: outer momentum, also when it stays zero (sgd).
 std::unique_ptr<StepRule> MakeOuterRule(const OuterConfig& config);
 
-/// An optimizer on the mean gradient. Two slots: the moments. Weight decay on matrices only.
+/// An optimizer on the mean gradient, tile by tile: AdamW with its two moments as slots, or SGD
+/// with its momentum. Not Muon, whose steps are of whole matrices. Weight decay on matrices only.
 struct OptimizerConfig {
-  AdamWConfig adamw;
-  float clip_norm = 0;  ///< largest norm of the mean; 0 = no clipping
+  InnerConfig inner;
   ScheduleConfig schedule;
 };
+/// Requires: inner.kind is not kMuon.
 std::unique_ptr<StepRule> MakeOptimizerRule(const OptimizerConfig& config);
 
 /// The factor that brings a gradient of this norm to clip_norm at most: clip_norm / norm in double,

@@ -240,7 +240,7 @@ SyncConfig ExactConfig() {
   config.accumulation = 2;
   config.context = 1;
   config.optimizer.schedule.kind = agreed::ScheduleKind::kConstant;
-  config.optimizer.clip_norm = 1.0F;
+  config.optimizer.inner.clip_norm = 1.0F;
   return config;
 }
 

@@ -284,6 +284,13 @@ Status ResolveSpec(RunSpec& spec) {
                                  spec.sync.inner_steps),
                      "leave inner_steps out, or set method = \"diloco\"");
   }
+  if (spec.sync.method == collab::Method::kAllReduce &&
+      spec.optim.inner.kind == agreed::InnerKind::kMuon) {
+    return MakeError(Code::kInvalid,
+                     "optim.optimizer = muon: allreduce steps tile by tile after the reduce, and "
+                     "Muon's steps are of whole matrices",
+                     "use optimizer = \"adamw\" or \"sgd\", or method = \"diloco\"");
+  }
   LOOM_RETURN_IF_ERROR(CheckExact(spec));
   if (spec.sync.batch % spec.optim.accumulation != 0) {
     return MakeError(Code::kInvalid,
@@ -312,7 +319,7 @@ Status ResolveSpec(RunSpec& spec) {
     }
   }
   LOOM_RETURN_IF_ERROR(agreed::Validate(schedule));
-  spec.sync.optimizer = {spec.optim.inner.adamw, spec.optim.inner.clip_norm, schedule};
+  spec.sync.optimizer = {spec.optim.inner, schedule};
   return {};
 }
 

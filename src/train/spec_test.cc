@@ -102,7 +102,7 @@ TEST(Spec, AllReduceIsExactWhereItCanBe) {
   EXPECT_EQ(plain.spec.sync.workers, kExactWorkers);
   EXPECT_EQ(plain.spec.sync.inner_steps, 1U);
   EXPECT_EQ(plain.spec.determinism.threads, 1U) << "equal on every peer";
-  EXPECT_EQ(plain.spec.sync.optimizer.adamw.beta2, plain.spec.optim.inner.adamw.beta2);
+  EXPECT_EQ(plain.spec.sync.optimizer.inner.adamw.beta2, plain.spec.optim.inner.adamw.beta2);
   EXPECT_EQ(
       CanonicalSpec(Parsed("[sync]\nrounds = 20\npreset = \"allreduce\"\n").spec),
       CanonicalSpec(ParseCanonicalSpec(
@@ -202,6 +202,8 @@ TEST(Spec, MistakesAreNamed) {
       {"[sync]\nmethod = \"allreduce\"\nworkers = 2\nmax_norm = 1\n", {"exact", "max_norm"}},
       {"[sync]\nmethod = \"allreduce\"\n[determinism]\ndeterministic = false\n",
        {"exact", "deterministic"}},
+      {"[optim]\noptimizer = \"muon\"\n[sync]\nmethod = \"allreduce\"\n",
+       {"muon", "whole matrices"}},
       {"[sync]\nmethod = \"allreduce\"\ninner_steps = 5\n", {"inner_steps = 5", "one step"}},
       {"[sync]\npreset = \"dilico\"\n", {"run.toml:2", "dilico", "did you mean diloco?"}},
       {"[sync]\ncodec = \"int4\"\n", {"run.toml:2", "sync.codec = \"int4\"", "fp32 | bf16 | int8"}},
