@@ -1,12 +1,9 @@
 // Whole peers as processes on loopback:
-//   swarm_bench round   4 peers, 10M parameters, one tiny inner step a round: seconds of a
-//   committed
-//                       round beyond the slowest peer's work
-//   swarm_bench scale   tokens a second of two peers over one, in turn, local steps
-//   swarm_bench kill    kill -9 of a member, of the leader, and of a leader in its reduce: seconds
-//   to
-//                       the survivors' next committed round
-// Each prints one line a sample, then medians and the worst.
+//   swarm_bench round  4 peers, 10M parameters, one tiny inner step: what a committed round takes
+//                      beyond the slowest peer's work, over a plain loop that moves the same bytes
+//   swarm_bench scale  tokens a second of two peers over one, in turn, local steps
+//   swarm_bench kill   kill -9 of a member, of the leader, and of a leader in its reduce: seconds
+//                      to the survivors' next committed round
 #include <fmt/core.h>
 #include <signal.h>
 
@@ -20,6 +17,7 @@
 #include "app/demo_child.h"
 #include "app/peer_folder_source.h"
 #include "base/time.h"
+#include "round_floor.h"
 
 namespace loom {
 namespace {
@@ -153,29 +151,45 @@ std::string Toml(std::string_view model, std::string_view optim, std::string_vie
 }
 
 void Rounds(const std::string& program, const std::string& dir, int samples) {
-  Swarm swarm(
-      program, dir,
-      Toml("layers = 6\nwidth = 384\nheads = 6\ncontext = 16", "batch = 1", "inner_steps = 1"));
-  Peer& host = swarm.Host();
-  for (int i = 0; i < 3; ++i) swarm.Join(host);
-  swarm.Until("four members", [&] { return host.members == 4; });
-  const std::uint64_t first = host.round + 3;
-  const std::uint64_t last = first + static_cast<std::uint64_t>(samples);
-  swarm.Until("the samples", [&] { return host.round > last; });
-  for (auto& peer : swarm.peers()) peer->child->Signal(SIGKILL);
-  const auto records = app::ReadFolderRecords(host.dir).value().records;
-  std::map<std::uint64_t, Time> at(host.commits.begin(), host.commits.end());
+  constexpr std::size_t kElements = 10'652'544;  // of the model below
   std::vector<double> exchange, whole;
-  for (std::uint64_t r = first; r <= last; ++r) {
-    if (!at.contains(r) || !at.contains(r - 1)) continue;
-    const auto work = collab::SlowestWork(records[r - 1]);
-    whole.push_back(Seconds(at[r] - at[r - 1]));
-    exchange.push_back(whole.back() - (work ? Seconds(*work) : 0));
-    fmt::print("round {} {:.3f} s, beyond the slowest work {:.3f} s\n", r, whole.back(),
-               exchange.back());
+  const auto floor = [&] {
+    fs::create_directories(dir);
+    std::vector<double> seconds =
+        RoundFloor(dir, 4, kElements, static_cast<std::size_t>(samples) / 2 + 3);
+    fs::remove_all(dir);
+    seconds.erase(seconds.begin(), seconds.begin() + 2);  // pages that were never touched
+    return seconds;
+  };
+  std::vector<double> floors = floor();
+  {
+    Swarm swarm(
+        program, dir,
+        Toml("layers = 6\nwidth = 384\nheads = 6\ncontext = 16", "batch = 1", "inner_steps = 1"));
+    Peer& host = swarm.Host();
+    for (int i = 0; i < 3; ++i) swarm.Join(host);
+    swarm.Until("four members", [&] { return host.members == 4; });
+    const std::uint64_t first = host.round + 3;
+    const std::uint64_t last = first + static_cast<std::uint64_t>(samples);
+    swarm.Until("the samples", [&] { return host.round > last; });
+    for (auto& peer : swarm.peers()) peer->child->Signal(SIGKILL);
+    const auto records = app::ReadFolderRecords(host.dir).value().records;
+    std::map<std::uint64_t, Time> at(host.commits.begin(), host.commits.end());
+    for (std::uint64_t r = first; r <= last; ++r) {
+      if (!at.contains(r) || !at.contains(r - 1)) continue;
+      const auto work = collab::SlowestWork(records[r - 1]);
+      whole.push_back(Seconds(at[r] - at[r - 1]));
+      exchange.push_back(whole.back() - (work ? Seconds(*work) : 0));
+    }
   }
-  fmt::print("median round {:.3f} s; beyond the work median {:.3f} s, worst {:.3f} s\n",
-             Median(whole), Median(exchange), Worst(exchange));
+  const std::vector<double> after = floor();
+  floors.insert(floors.end(), after.begin(), after.end());
+  fmt::print(
+      "4 peers, {:.1f}M parameters, int8: a round median {:.3f} s; beyond the slowest work median "
+      "{:.3f} s, worst {:.3f} s\nthe same bytes, sums, hashes and sync in a plain loop: median "
+      "{:.3f} s, worst {:.3f} s; ratio of the medians {:.2f}\n",
+      static_cast<double>(kElements) / 1e6, Median(whole), Median(exchange), Worst(exchange),
+      Median(floors), Worst(floors), Median(exchange) / Median(floors));
 }
 
 double TokensPerSecond(const std::string& program, const std::string& dir, int peers) {

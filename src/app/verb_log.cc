@@ -95,7 +95,7 @@ Status ShowLog(const Options& options) {
   for (const collab::Record& record : orphans) {
     json::Object object = ToJson(record);
     object.emplace_back("orphaned", json::Value(true));
-    out.Event(std::move(object));
+    out.Event(object);
     if (!options.json) out.SayLine(ToLine(record) + "  orphaned by a reset");
   }
   for (const std::string& note : folder.notes) Log(LogLevel::kWarn, "log", "{}", note);
