@@ -104,6 +104,38 @@ TEST(SwarmTest, ASlowPeerDoesFewerStepsAndBlocksNobody) {
 }
 
 // R18: a member that is killed after it committed, and is back within the round, says nothing else.
+TEST(SwarmTest, R33APeerThatIsAloneTakesTheTimeThatItNeeds) {
+  WorldOptions options = SmallWorld(51);
+  options.peers = 1;
+  options.config.rounds = 9;
+  World world(options);
+  world.Start(0);
+  ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 3; }, 100s));
+  world.SetSpeed({0.05});
+  EXPECT_TRUE(Finish(world, 9, 3000s));
+  ExpectClean(world);
+  for (Round r = 1; r <= 9; ++r) {
+    const auto& contributions = world.audit().At(r).body.contributions;
+    ASSERT_EQ(contributions.size(), 1U) << "round " << r;
+    EXPECT_EQ(contributions[0].samples, options.config.inner_steps * options.config.batch);
+  }
+}
+
+TEST(SwarmTest, R33WhenAllMachinesBecomeSlowTheDeadlinesGrow) {
+  WorldOptions options = SmallWorld(52);
+  options.peers = 3;
+  options.config.rounds = 16;
+  World world(options);
+  for (std::size_t i = 0; i < 3; ++i) world.Start(i);
+  ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 3; }, 100s));
+  world.SetSpeed({0.05, 0.05, 0.05});
+  EXPECT_TRUE(Finish(world, 16, 3000s));
+  ExpectClean(world);
+  for (Round r = 12; r <= 16; ++r) {
+    EXPECT_EQ(world.audit().At(r).body.contributions.size(), 3U) << "round " << r;
+  }
+}
+
 TEST(SwarmTest, R18WhoIsBackWithinTheRoundDoesNotCommitTwice) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     WorldOptions options = SmallWorld(seed);

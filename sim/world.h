@@ -71,6 +71,7 @@ class World {
   void CutLink(std::size_t a, std::size_t b, bool close);
   void MendLink(std::size_t a, std::size_t b);
   void SetLoss(double probability) { loss_ = probability; }
+  void SetSpeed(std::vector<double> speed) { options_.speed = std::move(speed); }
   /// Messages for which it is true are lost.
   using Drop = std::function<bool(std::size_t from, std::size_t to, const collab::Message&)>;
   void SetDrop(Drop drop) { drop_ = std::move(drop); }

@@ -140,8 +140,14 @@ void Peer::Save(Effects& out) {
       Compute{checkpoint_job_, CheckpointJob{state_round_, applied().hash, applied().body.root}});
 }
 
+// A round that ran out of time without any work teaches that all machines have become slower.
 void Peer::LearnWorkTime(const Record& record) {
-  if (const auto slowest = SlowestWork(record)) work_time_ = *slowest;
+  constexpr Duration kLongest = 1h;
+  if (const auto slowest = SlowestWork(record)) {
+    work_time_ = *slowest;
+  } else if (record.body.contributions.empty()) {
+    work_time_ = std::max(work_time_, std::min(2 * work_time_, kLongest));
+  }
 }
 
 // The middle one of the last five: one disturbed round predicts nothing.

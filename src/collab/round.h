@@ -253,6 +253,7 @@ class RoundMachine {
   bool WorthARecord(Time now) const;
   void ConsiderPropose(Effects& out);
   void LeadTick(Time now, Effects& out);
+  bool Alone() const { return parent_.body.members.size() == 1; }
   bool FullyArrived(const Hash& commitment) const;
   std::string WhyBad(const Hash& commitment) const;
   void ConsiderTakeover(Time now, Effects& out);

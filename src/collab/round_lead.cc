@@ -198,6 +198,7 @@ void RoundMachine::ConsiderPropose(Effects& out) {
 
 void RoundMachine::LeadTick(Time now, Effects& out) {
   if (!lead_ || decided_ || lead_->term < agreement_.promised()) return;
+  if (Alone()) return;  // nobody else could do it sooner
   const auto allowed = [&](Duration predicted) {
     return FromSeconds(env_.timing.factor * Seconds(predicted)) + env_.timing.slack;
   };
@@ -287,7 +288,7 @@ void RoundMachine::ConsiderTakeover(Time now, Effects& out) {
   const bool leader_gone =
       led_before || (leader() != env_.self &&
                      (env_.presence->gone.contains(leader()) || unfit_.contains(leader())));
-  if (leader_gone || now - term_since_ > TermDeadline()) {
+  if (leader_gone || (!Alone() && now - term_since_ > TermDeadline())) {
     ++term_;
     for (std::size_t k = 1; k < members && dead(leader()); ++k) ++term_;
     term_since_ = now;
