@@ -5,6 +5,7 @@
 #include "agreed/fixed_point.cc"
 #include "agreed/flat_buffer.cc"
 #include "agreed/fp_control.cc"
+#include "agreed/inner.cc"
 #include "agreed/isa.cc"
 #include "agreed/math.cc"
 #include "agreed/matmul.cc"
