@@ -188,7 +188,8 @@ class Director {
         break;
       }
       case Fault::kLoss:
-        world_.SetLoss(0.1);
+        // An exact step is twice as many messages one after the other, none of which may stay lost.
+        world_.SetLoss(scenario_.exact ? 0.05 : 0.1);
         world_.After(25s, [this] {
           world_.SetLoss(0);
           over_ = true;

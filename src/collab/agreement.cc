@@ -117,6 +117,16 @@ Bytes VoterState::SealEntry(Era era) {
   return std::move(out).Take();
 }
 
+void VoterState::Reopen(const DecisionId& open) {
+  if (id != open) {
+    id = open;
+    promised = 0;
+    vote.reset();
+    led.reset();
+  }
+  led = std::max(led.value_or(0), promised);
+}
+
 Agreement::Agreement(DecisionId id, std::vector<Member> members, PeerId self, QuorumRule rule,
                      const Signer& signer, const VoterState& restored)
     : id_(id), members_(std::move(members)), self_(self), rule_(rule), signer_(&signer) {

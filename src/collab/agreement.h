@@ -57,10 +57,13 @@ struct VoterState {
   DecisionId id;
   Term promised = 0;
   std::optional<CastVote> vote;
-  std::optional<Term> led;  ///< highest term this member proposed in: it never proposes there again
+  std::optional<Term> led;  ///< highest term this member may have led: it never leads there again
   std::uint64_t seq = 0;    ///< of the last signed word, over all decisions of this key (R9)
   Era sealed = 0;           ///< nothing below this era is voted for any more (R14); 0 = no seal
 
+  /// The decision that was open when the process ended. What was led then is on no disk, but
+  /// nothing above the promised term was (R2).
+  void Reopen(const DecisionId& open);
   /// Applies one entry of votes.log. An entry of another decision starts a new state.
   Status Apply(ByteView entry);
   /// The entry that keeps a seal, or with era 0 its end.

@@ -137,6 +137,20 @@ TEST_F(AgreementTest, R2TheLeaderWritesBeforeItProposesAndNeverTwiceInATerm) {
   EXPECT_TRUE(a_.core.MayLead(3));
 }
 
+TEST_F(AgreementTest, R2WhatWasOpenAtTheEndIsNotLedAgain) {
+  a_.disk.Reopen(FirstRound());  // it may have sent plans, of which no disk knows
+  a_.Restart();
+  EXPECT_FALSE(a_.core.MayLead(0));
+  EXPECT_TRUE(a_.core.MayLead(3));
+  b_.disk.seq = 7;
+  b_.disk.promised = 9;  // in an older decision
+  b_.disk.id.round = 0;
+  b_.disk.Reopen(FirstRound());
+  b_.Restart();
+  EXPECT_TRUE(b_.core.MayLead(1));
+  EXPECT_EQ(b_.disk.seq, 7U);
+}
+
 TEST_F(AgreementTest, R3WordsLeaveOnlyFromTheDisk) {
   Actions out;
   c_.core.OnProposal(a_.id, 0, x_, out);

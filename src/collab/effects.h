@@ -16,6 +16,9 @@ namespace loom::collab {
 struct Send {
   PeerId to;
   Message message;
+  /// The receiver asked for it again. A link that stayed up has lost nothing: not worth sending
+  /// while bulk still waits there.
+  bool again = false;
 };
 
 /// Work for the storage thread. Done in the order given; OnPersisted(token) comes back when synced.

@@ -32,13 +32,14 @@ struct Hello {
   Round checkpoint = 0;       ///< a round of which it can serve the whole state
   bool leaving = false;       ///< or pausing: to be delisted
   bool paused = false;        ///< it will come back
+  bool asks = false;          ///< the sender has no hello of the receiver: it may have been lost
   Round reset_round = 0;      ///< of the newest reset in the sender's chain, 0 = none
   Hash reset;                 ///< its hash
   std::vector<PeerId> links;  ///< whom the sender is connected to, so that it can relay (R35)
   std::vector<LinkRate> rates;
   template <class A>
   void Io(A& a) {
-    a(head, seq, seen_seq, oldest, checkpoint, leaving, paused, reset_round, reset);
+    a(head, seq, seen_seq, oldest, checkpoint, leaving, paused, asks, reset_round, reset);
     a.List(links, kMaxMembers, 32, [&](PeerId& p) { a(p); });
     a.List(rates, kMaxMembers, 40, [&](LinkRate& r) { a(r.peer, r.bytes_per_second); });
   }

@@ -100,6 +100,15 @@ bool Peer::FenceOpen() const {
   return IsQuorum(chain_.head().body.members, heard, chain_.config().quorum);
 }
 
+// What the others said while this peer started anew behind open links is lost.
+void Peer::AskForHellos(Time now, Effects& out) {
+  if (FenceOpen() || now - fence_asked_ < env_.timing.quiet) return;
+  fence_asked_ = now;
+  for (const PeerId& peer : presence_.connected) {
+    if (!remotes_[peer].greeted) SayHello(peer, out);
+  }
+}
+
 Hello Peer::MyHello() const {
   Hello hello;
   hello.head = HeadOf(applied());
@@ -121,6 +130,7 @@ Hello Peer::MyHello() const {
 
 void Peer::SayHello(const PeerId& to, Effects& out) {
   Hello hello = MyHello();
+  hello.asks = !remotes_[to].greeted;
   if (const auto seen = seen_seq_.find(to); seen != seen_seq_.end()) hello.seen_seq = seen->second;
   out.push_back(Send{to, hello});
   if (order_) out.push_back(Send{to, OrderMessage{*order_}});
@@ -415,6 +425,7 @@ void Peer::OnTick(Time now, Effects& out) {
     return;
   }
   ResetTick(now, out);
+  AskForHellos(now, out);
   if (machine_) machine_->OnTick(now, out);
   if (fetcher_) CarryFetch(fetcher_->Tick(now), now, out);
   AskRecords(now, out);

@@ -190,6 +190,7 @@ class Peer {
   bool Listed() const;
   bool AtHead() const { return state_round_ == chain_.rounds() && !applying_; }
   bool FenceOpen() const;
+  void AskForHellos(Time now, Effects& out);
   Hello MyHello() const;
 
   // peer_step.cc: from a decided round to the next one
@@ -277,7 +278,8 @@ class Peer {
   std::string reason_;
   Code failure_ = Code::kInternal;  ///< of a failed one
   bool started_ = false;
-  bool fence_ = true;         ///< after a start: first hear how far the others saw this key
+  bool fence_ = true;  ///< after a start: first hear how far the others saw this key
+  Time fence_asked_{};
   bool rolled_back_ = false;  ///< the others saw later words of this key: it may not vote (R9)
   Round rolled_back_at_ = 0;  ///< until a later record lists it as new
   std::uint64_t seen_own_seq_ = 0;  ///< highest word of this key that others saw

@@ -187,8 +187,13 @@ void Peer::BeginRound(Time now, Effects& out) {
   // In the round in which it ended it may have committed already: the same work done again takes
   // another time, and so is another commitment. Nobody can have seen that of one who is alone, and
   // in exact mode both say the same.
-  const bool repeats = restore_.resumed && head.body.round == resumed_at_ && !chain_.config().exact;
-  const bool unseen = restore_.inner_exact && head.body.members.size() == 1;
+  const bool reopened = restore_.resumed && head.body.round == resumed_at_;
+  const bool alone = head.body.members.size() == 1;
+  if (reopened && !alone) {
+    start.voter.Reopen({head.body.era, head.body.round + 1, head.hash});
+  }
+  const bool repeats = reopened && !chain_.config().exact;
+  const bool unseen = restore_.inner_exact && alone;
   start.may_work = !leaving_since_ && !paused_ && (!repeats || unseen);
   start.predicted_work = work_time_;
   start.predicted_exchange = exchange_time_;

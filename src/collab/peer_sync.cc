@@ -9,11 +9,12 @@ namespace loom::collab {
 
 void Peer::OnHello(const PeerId& from, const Hello& hello, Time now, Effects& out) {
   Remote& remote = remotes_[from];
-  if (!remote.greeted) SayHello(from, out);  // it may have missed the first one
+  const bool answer = hello.asks || !remote.greeted;
   const bool links_changed = remote.hello.links != hello.links;
   remote.hello = hello;
   rates_.OnTold(from, hello.rates);
   remote.greeted = true;
+  if (answer) SayHello(from, out);
   const std::uint64_t own_seq = machine_ ? machine_->seq() : voter_.seq;
   if (hello.seen_seq > own_seq) {
     const bool news = !rolled_back_;

@@ -152,7 +152,7 @@ void RoundMachine::OnTick(Time now, Effects& out) {
   ConsiderFix(now, out);
   ConsiderTakeover(now, out);
   AdvanceCheck(now, out);
-  if (now - last_progress_ > env_.timing.quiet && !working_) {
+  if (now - last_progress_ > env_.timing.quiet && (!working_ || (exact() && lead_))) {
     last_progress_ = now;
     SayMissing(out);
   }
@@ -251,8 +251,8 @@ void RoundMachine::Broadcast(const Message& message, Effects& out) const {
   }
 }
 
-void RoundMachine::SendTo(const PeerId& to, Message message, Effects& out) const {
-  if (env_.presence->connected.contains(to)) out.push_back(Send{to, std::move(message)});
+void RoundMachine::SendTo(const PeerId& to, Message message, Effects& out, bool again) const {
+  if (env_.presence->connected.contains(to)) out.push_back(Send{to, std::move(message), again});
 }
 
 bool RoundMachine::HaveQuorum() const {

@@ -34,7 +34,7 @@ struct Timing {
   double factor = 2.0;
   Duration slack = 2s;
   Duration tick = 250ms;
-  Duration quiet = 1s;           ///< a round without progress for so long says what it misses
+  Duration quiet = 500ms;        ///< a round without progress for so long says what it misses
   Duration first_work = 60s;     ///< prediction of a round's work before any was measured
   Duration first_exchange = 2s;  ///< the same of the exchange
 };
@@ -204,7 +204,8 @@ class RoundMachine {
   void Scatter(const Own& own, Effects& out);
   /// The run in pieces of about bulk_bytes, of values `width` times as wide as the layout's.
   std::vector<TileRun> Pieces(TileRun run, std::uint64_t width) const;
-  void SendParts(const PeerId& to, const Own& own, TileRun run, Effects& out) const;
+  void SendParts(const PeerId& to, const Own& own, TileRun run, Effects& out,
+                 bool again = false) const;
   void OnPart(const PeerId& from, const Part& part, Effects& out);
   void OnPartChecked(const Hash& commitment, TileRun run, const Blob& tiles, const Status& status,
                      Time now, Effects& out);
@@ -241,6 +242,7 @@ class RoundMachine {
   void PutReduced(TileRun run, ByteView tiles, Time now, Effects& out);
   void ComputeNext(Effects& out);
   void OnMissing(const PeerId& from, const Missing& missing, Time now, Effects& out);
+  Missing WhatIsMissing() const;
   void SayMissing(Effects& out);
   const OwnedRun* RunOf(const PeerId& owner) const;
 
@@ -267,7 +269,7 @@ class RoundMachine {
   void OnObject(const swarm::ObjectData& data, Time now, Effects& out);
 
   void Broadcast(const Message& message, Effects& out) const;
-  void SendTo(const PeerId& to, Message message, Effects& out) const;
+  void SendTo(const PeerId& to, Message message, Effects& out, bool again = false) const;
   void HeardTerm(Term term, Time now);
   void Progress(Time now) { last_progress_ = now; }
   bool HaveQuorum() const;

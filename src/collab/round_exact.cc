@@ -189,18 +189,21 @@ bool RoundMachine::Await(std::size_t i, Time now) {
       exact_.not_finite[worker].contains(host)) {
     return false;
   }
+  bool committed = false;
   for (const auto& [commitment, c] : commitments_) {
-    if (c.peer == host && c.Covers(worker) &&
-        (!c.not_finite.empty() || !WhyBad(commitment).empty())) {
+    if (c.peer != host || !c.Covers(worker)) continue;
+    if (!c.not_finite.empty() || !WhyBad(commitment).empty()) {
       exact_.unwilling[worker].insert(host);  // no sum with the worker in it comes from there
       return false;
     }
+    committed = true;
   }
   const auto allowed = [&](Duration predicted) {
     return FromSeconds(env_.timing.factor * Seconds(predicted)) + env_.timing.slack;
   };
-  const Duration limit =
-      allowed(std::max(start_.predicted_work, work_time_)) + allowed(start_.predicted_exchange);
+  // Parts of a commitment that do not arrive are first of all a matter of the owners (LeadTick).
+  const Duration limit = committed ? 2 * allowed(start_.predicted_exchange)
+                                   : allowed(std::max(start_.predicted_work, work_time_));
   if (now - exact_.given[worker] <= limit) return true;
   exact_.late[worker].insert(host);
   if (FindHost(worker)) return false;

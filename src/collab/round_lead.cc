@@ -18,6 +18,7 @@ void RoundMachine::StartAttempt(Term term, Time now, Effects& out) {
   lead_->since = now;
   lead_->arrived.clear();
   lead_->first_commitment.reset();
+  for (auto& [worker, since] : exact_.given) since = now;
   std::vector<PeerId> owners;
   for (const bool also_partial : {false, true}) {
     if (!owners.empty()) break;
@@ -39,9 +40,12 @@ void RoundMachine::StartAttempt(Term term, Time now, Effects& out) {
 void RoundMachine::OnArrived(const PeerId& from, const Arrived& arrived, Time now, Effects& out) {
   if (!lead_ || decided_ || arrived.term != lead_->term || arrived.attempt != lead_->attempt)
     return;
-  lead_->arrived[from][arrived.commitment] = arrived.good             ? std::string()
-                                             : arrived.reason.empty() ? "refused"
-                                                                      : arrived.reason;
+  const std::string word = arrived.good             ? std::string()
+                           : arrived.reason.empty() ? "refused"
+                                                    : arrived.reason;
+  const auto [known, fresh] = lead_->arrived[from].try_emplace(arrived.commitment, word);
+  if (!fresh && known->second == word) return;
+  known->second = word;
   Progress(now);
   ConsiderFix(now, out);
 }
@@ -282,7 +286,7 @@ void RoundMachine::ConsiderTakeover(Time now, Effects& out) {
     return p != env_.self && (!env_.presence->Present(p) || unfit_.contains(p));
   };
   const std::size_t members = parent_.body.members.size();
-  // R2: after a restart this member leads no term that it led before; SayMissing tells the others.
+  // R2: after a restart this member leads no term that it may have led before; the others hear it.
   const bool led_before =
       leader() == env_.self && !lead_ && !agreement_.MayLead(term_) && !agreement_.Preparing(term_);
   const bool leader_gone =
@@ -296,6 +300,7 @@ void RoundMachine::ConsiderTakeover(Time now, Effects& out) {
                         led_before    ? "the leader has started anew"
                         : leader_gone ? "the leader is gone"
                                       : "the leader let its time pass"}});
+    if (led_before) SayMissing(out);
   }
   if (leader() == env_.self && agreement_.MayLead(term_)) {
     Actions actions;

@@ -196,7 +196,7 @@ void RoundMachine::ComputeNext(Effects& out) {
   out.push_back(Tell{{Event::Kind::kPhase, id().round, env_.self, "vote"}});
 }
 
-void RoundMachine::SayMissing(Effects& out) {
+Missing RoundMachine::WhatIsMissing() const {
   Missing missing;
   missing.id = id();
   missing.newest = term_;
@@ -204,9 +204,13 @@ void RoundMachine::SayMissing(Effects& out) {
   missing.attempt = plan_ ? plan_->attempt : 0;
   missing.fixed = fix_.has_value();
   missing.bounds = exact_.bounds_id;
-  for (const WorkerEntry& w : parent_.body.workers) {
-    const bool held = std::ranges::any_of(
-        commitments_, [&](const auto& known) { return known.second.Covers(w.worker); });
+  for (std::size_t i = 0; i < parent_.body.workers.size(); ++i) {
+    const WorkerEntry& w = parent_.body.workers[i];
+    const bool held = std::ranges::any_of(commitments_, [&](const auto& known) {
+      // What another one has committed to instead is of use only where everybody has it.
+      return known.second.Covers(w.worker) &&
+             (!exact() || known.second.peer == exact_.plan.hosts[i]);
+    });
     if (!w.issued.empty() && !held && !resigned_.contains(w.worker)) {
       missing.commitments.push_back(w.worker);
     }
@@ -236,15 +240,21 @@ void RoundMachine::SayMissing(Effects& out) {
       missing.votes.push_back(m.id);
     }
   }
-  Broadcast(missing, out);
+  return missing;
 }
+
+void RoundMachine::SayMissing(Effects& out) { Broadcast(WhatIsMissing(), out); }
 
 void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time now, Effects& out) {
   if (!IsMember(parent_.body.members, from)) return;
   HeardTerm(missing.newest, now);
   if (lead_ && exact_.plan.number > 0) SendTo(from, exact_.plan, out);
-  if (exact_.raised && missing.bounds != exact_.bounds_id) {
-    for (const auto& [commitment, c] : exact_.first) SendTo(from, c, out);
+  if (missing.bounds != exact_.bounds_id) {
+    if (exact_.raised) {
+      for (const auto& [commitment, c] : exact_.first) SendTo(from, c, out);
+    } else {
+      SendTo(from, WhatIsMissing(), out);  // who has wider bounds has what leads to them
+    }
   }
   for (const WorkerIndex worker : missing.commitments) {
     for (const auto& [commitment, own] : own_) {
@@ -252,7 +262,7 @@ void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time no
       SendTo(from, own.commitment, out);
       // Who did not get the commitment did not get the parts after it either.
       const OwnedRun* run = plan_ ? RunOf(from) : nullptr;
-      if (run != nullptr) SendParts(from, own, run->run, out);
+      if (run != nullptr) SendParts(from, own, run->run, out, true);
     }
   }
   if (lead_ && plan_ && plan_->term == lead_->term &&
@@ -267,13 +277,13 @@ void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time no
     const auto own = own_.find(want.commitment);
     if (own != own_.end() &&
         want.run.first + std::uint64_t{want.run.count} <= env_.layout->num_tiles()) {
-      SendParts(from, own->second, want.run, out);
+      SendParts(from, own->second, want.run, out, true);
     }
   }
   if (same_attempt) {
     for (const TileRun& run : missing.reduced) {
       for (const Reduced& mine : my_reduced_) {
-        if (run.Contains(mine.run.first)) SendTo(from, mine, out);
+        if (run.Contains(mine.run.first)) SendTo(from, mine, out, true);
       }
     }
   }

@@ -169,6 +169,8 @@ void RoundMachine::OnCommitment(const Commitment& c, Time now, Effects& out) {
         commitments_, [&](const auto& known) { return known.second.peer == c.peer; });
     if (static_cast<std::size_t>(by_peer) >= most) return;
     for (const WorkerIndex w : c.not_finite) exact_.not_finite[w].insert(c.peer);
+    // The work is done; now its parts get their time.
+    for (const WorkShare& share : c.shares) exact_.given[share.worker] = now;
   } else if (CommitmentOf(c.worker()) != nullptr) {
     if (conflicted_.insert(c.worker()).second) {
       out.push_back(
@@ -200,7 +202,8 @@ void RoundMachine::Scatter(const Own& own, Effects& out) {
   }
 }
 
-void RoundMachine::SendParts(const PeerId& to, const Own& own, TileRun run, Effects& out) const {
+void RoundMachine::SendParts(const PeerId& to, const Own& own, TileRun run, Effects& out,
+                             bool again) const {
   if (own.encoded == nullptr) return;
   const std::uint64_t width = WidthOf(own.commitment);
   const Hash commitment = own.commitment.Id();
@@ -209,7 +212,7 @@ void RoundMachine::SendParts(const PeerId& to, const Own& own, TileRun run, Effe
     const std::uint64_t end = width * env_.layout->Offset(piece.first + piece.count);
     Part part{id(), commitment, piece, {}};
     part.tiles = ToBytes(ByteView(*own.encoded).subspan(begin, end - begin));
-    SendTo(to, std::move(part), out);
+    SendTo(to, std::move(part), out, again);
   }
 }
 

@@ -33,7 +33,13 @@ void Node::SendNode(const PeerId& to, const NodeMessage& message) {
   }
 }
 
-void Node::CarryOne(collab::Send& send) { SendCore(send.to, send.message); }
+void Node::CarryOne(collab::Send& send) {
+  if (send.again) {
+    const auto stats = transport_->StatsOf(send.to);
+    if (stats && stats->bulk_queue > 0) return;
+  }
+  SendCore(send.to, send.message);
+}
 
 void Node::CarryOne(collab::Persist& persist) {
   auto shared = std::make_shared<collab::Persist>(std::move(persist));
