@@ -13,6 +13,7 @@
 #include "agreed/matmul.h"
 #include "agreed/outer.h"
 #include "agreed/random.h"
+#include "agreed/step.h"
 
 namespace loom::agreed {
 namespace {
@@ -217,6 +218,29 @@ TEST(Muon, DirectionDoesNotDependOnTheGradientsSize) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-5);
   const auto none = MuonDirection(std::vector<float>(66), size);
   EXPECT_EQ(std::ranges::count(none, 0.0F), 66);
+}
+
+TEST(StepRule, SgdAfterTheReduceIsTheStepOfAWorker) {
+  for (const float momentum : {0.0F, 0.9F}) {
+    InnerConfig config;
+    config.kind = InnerKind::kSgd;
+    config.momentum = momentum;
+    config.clip_norm = 0;
+    const auto rule = MakeOptimizerRule({config, {ScheduleKind::kConstant, 0.25F}});
+    const TileGrid grid = TileGrid::Make({{"m", {20, 32}}}).value();
+    const InnerPlan plan = PlanInner(grid, config);
+    std::vector<float> inner = Normal(grid.flat_size(), 1), state(plan.state_size());
+    std::vector<float> agreed = inner, slot(state.size());
+    for (std::uint64_t step = 1; step <= 3; ++step) {
+      const auto g = Normal(grid.flat_size(), 10 + step);
+      InnerStep(plan, config, inner, g, state, {}, 0.25F, step, 1.0F);
+      std::vector<std::span<float>> planes{agreed};
+      if (rule->num_slots() > 0) planes.emplace_back(slot);
+      rule->Step(planes, g, rule->Scalars({step, 0}, 0), true);
+    }
+    EXPECT_EQ(agreed, inner) << momentum;
+    EXPECT_EQ(slot, state) << momentum;
+  }
 }
 
 TEST(InnerPlan, MuonLeavesVectorsEmbeddingAndHeadToAdamW) {

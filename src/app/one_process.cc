@@ -93,10 +93,7 @@ Result<OneProcessResult> TrainOneProcess(const OneProcessOptions& options,
 Result<double> LossOf(const train::RunSpec& spec, const train::LocalConfig& local,
                       const agreed::TileGrid& grid, std::span<float> weights,
                       const data::TokenStream& stream) {
-  model::ModelOptions options;
-  LOOM_ASSIGN(options.device, tensor::ParseDevice(local.device));
-  LOOM_ASSIGN(const auto network, model::Model::Create(spec.model, grid, options, weights, {}));
-  LOOM_ASSIGN(const model::LossSum sum, train::EvaluateLoss(*network, stream));
+  LOOM_ASSIGN(const model::LossSum sum, train::EvaluateLoss(spec, local, grid, weights, stream));
   return sum.nll / static_cast<double>(sum.tokens);
 }
 

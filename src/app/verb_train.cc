@@ -82,6 +82,7 @@ Status TrainAlone(const Options& options, const train::RunFile& run) {
   process.node.dir =
       ChooseFolder(options.dir.empty() ? run.local.dir : options.dir, options.run_toml);
   const std::string dir = process.node.dir;
+  process.node.final_loss = true;
   process.node.resume_with = fmt::format("loom train {} --dir {}", options.run_toml, dir);
   const auto prepare = [&](node::Node& node) -> Status {
     if (!node.has_run()) return node.Host(run, NameOfRun(options.run_toml));

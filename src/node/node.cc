@@ -9,6 +9,7 @@
 #include "net/hello.h"
 #include "node/compute.h"
 #include "node/owner_key.h"
+#include "train/evaluate.h"
 
 namespace loom::node {
 namespace {
@@ -286,19 +287,27 @@ void Node::Stop(NodeEnd end) {
   if (stopping_) return;
   stopping_ = true;
   for (auto& [job, cut] : running_work_) cut->store(true);
-  const auto finish = [this, end] {
+  const auto finish = [this, end](std::optional<model::LossSum> validation) {
     end_ = end;
     WriteStatus();
-    Event({{"event", json::Value("done")},
-           {"state", json::Value(std::string(collab::PeerStateName(end.state)))},
-           {"reason", json::Value(end.reason)}});
+    json::Object done{{"event", json::Value("done")},
+                      {"state", json::Value(std::string(collab::PeerStateName(end.state)))},
+                      {"reason", json::Value(end.reason)}};
+    if (validation) {
+      const double loss = validation->nll / static_cast<double>(validation->tokens);
+      done.emplace_back("val_loss", json::Value(loss));
+      done.emplace_back("val_tokens", json::Value(validation->tokens));
+      Say(fmt::format("Validation loss {:.4f} nats a token, over all {} tokens.", loss,
+                      validation->tokens));
+    }
+    Event(std::move(done));
     for (const PeerId& p : transport_->Peers()) transport_->Disconnect(p, "this peer stops");
     reactor_.SetTimer(reactor_.Now() + 50ms, [this] { reactor_.Stop(); });
   };
   const bool finished =
       peer_ && engine_ && collab::Finished(peer_->applied().body, peer_->chain().config());
   if (!finished || end.state == collab::PeerState::kFailed) {
-    finish();
+    finish({});
     return;
   }
   const collab::Record& record = peer_->applied();
@@ -310,9 +319,18 @@ void Node::Stop(NodeEnd end) {
         Log(LogLevel::kError, "checkpoint", "{}", saved.error().ToString());
       }
     }
-    reactor_.Post(finish);
+    std::optional<model::LossSum> validation;
+    if (options_.final_loss && dataset_->val.size() >= 2) {
+      if (const auto loss = train::EvaluateLoss(run_->spec, options_.local, engine_->grid(),
+                                                engine_->weights(), dataset_->val, interrupted_)) {
+        validation = *loss;
+      } else {
+        Log(LogLevel::kWarn, "validation", "{}", loss.error().ToString());
+      }
+    }
+    reactor_.Post([finish, validation] { finish(validation); });
   });
-  if (!posted) finish();
+  if (!posted) finish({});
 }
 
 }  // namespace loom::node

@@ -45,6 +45,7 @@ struct NodeOptions {
       false;                 ///< `listen` is a default: an earlier start's choice goes before it
   std::string resume_with;   ///< the command that goes on with this folder; empty: loom join
   std::string isa = "auto";  ///< kernel path of agreed arithmetic and codecs
+  bool final_loss = false;   ///< tell the loss on all validation tokens when the run has finished
   std::function<void(const json::Object&)> event;  ///< NDJSON events; reactor thread
   std::function<void(const std::string&)> say;     ///< lines for people; reactor thread
   std::function<void(const std::string&)> progress;

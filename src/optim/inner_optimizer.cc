@@ -9,6 +9,7 @@
 
 #include "agreed/combine.h"
 #include "agreed/flat_buffer.h"
+#include "agreed/step.h"
 #include "base/check.h"
 
 namespace loom::optim {
@@ -75,10 +76,7 @@ Result<StepReport> InnerOptimizer::Step(std::span<float> weights, std::span<cons
   // A sum of squares in double overflows for no finite fp32 gradients, so it is the finite check.
   report.grad_norm = std::sqrt(agreed::SumSquares(grads));
   if (!std::isfinite(report.grad_norm)) return NotFinite(s.grid, grads, report.step);
-  if (s.config.clip_norm > 0 && report.grad_norm > static_cast<double>(s.config.clip_norm)) {
-    report.grad_scale =
-        static_cast<float>(static_cast<double>(s.config.clip_norm) / report.grad_norm);
-  }
+  report.grad_scale = agreed::ClipScale(report.grad_norm, s.config.clip_norm);
   agreed::InnerStep(s.plan, s.config, weights, grads, s.state.span(), s.scratch.span(), lr,
                     report.step, report.grad_scale);
   s.step = report.step;

@@ -15,7 +15,8 @@ constexpr std::size_t kTokensAtOnce = 8192;
 
 }  // namespace
 
-Result<model::LossSum> EvaluateLoss(model::Model& model, const data::TokenStream& stream) {
+Result<model::LossSum> EvaluateLoss(model::Model& model, const data::TokenStream& stream,
+                                    const std::atomic<bool>& cut) {
   if (stream.size() < 2) {
     return MakeError(Code::kInvalid,
                      fmt::format("a loss needs at least 2 tokens, there are {}", stream.size()),
@@ -26,6 +27,10 @@ Result<model::LossSum> EvaluateLoss(model::Model& model, const data::TokenStream
   model::LossSum total;
   std::vector<std::int32_t> tokens;
   for (std::uint64_t at = 0; at < windows.size();) {
+    if (cut.load(std::memory_order_relaxed)) {
+      return MakeError(Code::kRefused, fmt::format("interrupted after {} of {} tokens",
+                                                   total.tokens, stream.size()));
+    }
     const std::uint32_t targets = windows[at].targets;
     std::size_t rows = 0;
     tokens.clear();
@@ -40,6 +45,15 @@ Result<model::LossSum> EvaluateLoss(model::Model& model, const data::TokenStream
     total.tokens += part.tokens;
   }
   return total;
+}
+
+Result<model::LossSum> EvaluateLoss(const RunSpec& spec, const LocalConfig& local,
+                                    const agreed::TileGrid& grid, std::span<float> weights,
+                                    const data::TokenStream& stream, const std::atomic<bool>& cut) {
+  model::ModelOptions options;
+  LOOM_ASSIGN(options.device, tensor::ParseDevice(local.device));
+  LOOM_ASSIGN(const auto network, model::Model::Create(spec.model, grid, options, weights, {}));
+  return EvaluateLoss(*network, stream, cut);
 }
 
 }  // namespace loom::train

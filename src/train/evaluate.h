@@ -3,13 +3,24 @@
 // in nats.
 #pragma once
 
+#include <atomic>
+#include <span>
+
 #include "base/result.h"
 #include "data/shards.h"
 #include "model/model.h"
+#include "train/spec.h"
 
 namespace loom::train {
 
-/// Loss of the whole stream. Error: fewer than two tokens, or an id outside the vocabulary.
-Result<model::LossSum> EvaluateLoss(model::Model& model, const data::TokenStream& stream);
+/// Loss of the whole stream. Error: fewer than two tokens, an id outside the vocabulary, or
+/// kRefused: `cut` became true.
+Result<model::LossSum> EvaluateLoss(model::Model& model, const data::TokenStream& stream,
+                                    const std::atomic<bool>& cut = std::atomic<bool>(false));
+/// The same with these weights (flat_size elements of `grid`), on local.device.
+Result<model::LossSum> EvaluateLoss(const RunSpec& spec, const LocalConfig& local,
+                                    const agreed::TileGrid& grid, std::span<float> weights,
+                                    const data::TokenStream& stream,
+                                    const std::atomic<bool>& cut = std::atomic<bool>(false));
 
 }  // namespace loom::train

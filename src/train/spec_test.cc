@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -304,6 +305,28 @@ TEST(Spec, Sizes) {
   for (const char* bad : {"", "M", "1 M", "1Mi", "nan", "inf", "1e30", "0x10"}) {
     EXPECT_FALSE(ParseSize(bad).ok()) << bad;
   }
+}
+
+TEST(Spec, ExamplesAreRuns) {
+  std::size_t examples = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(LOOM_SOURCE_DIR "/examples")) {
+    if (entry.path().extension() != ".toml") continue;
+    const auto run = LoadRun(entry.path().string());
+    EXPECT_TRUE(run.ok()) << run.error().ToString();
+    ++examples;
+  }
+  EXPECT_GT(examples, 0u);
+}
+
+TEST(Spec, TheNanoGptExampleIsTheConfigurationItNames) {
+  const auto run = LoadRun(LOOM_SOURCE_DIR "/examples/nanogpt-cpu.toml");
+  ASSERT_TRUE(run.ok()) << run.error().ToString();
+  const RunSpec& spec = run->spec;
+  EXPECT_EQ(spec.sync.rounds * spec.sync.inner_steps, 2000u);
+  EXPECT_EQ(spec.optim.schedule.total_tokens, 2000u * 12 * 64);
+  EXPECT_EQ(spec.optim.schedule.warmup_tokens, 100u * 12 * 64);
+  EXPECT_EQ(spec.model.head_dim, 32u);
+  EXPECT_FLOAT_EQ(spec.optim.inner.adamw.beta2, 0.99F);
 }
 
 // docs/run-toml.md is `loom init --keys`; this test says when it was forgotten.

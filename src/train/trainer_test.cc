@@ -344,6 +344,10 @@ TEST_F(Trainer, LossOfASplitCountsEveryTargetOnce) {
     }
     EXPECT_NEAR(sum.nll, by_hand, 1e-4 * by_hand) << size;
   }
+  const std::atomic<bool> cut{true};
+  const auto interrupted = EvaluateLoss(*network, TinyText(100), cut);
+  ASSERT_FALSE(interrupted.ok());
+  EXPECT_EQ(interrupted.error().code, Code::kRefused);
   const auto too_short = EvaluateLoss(*network, TinyText(1));
   ASSERT_FALSE(too_short.ok());
   EXPECT_NE(too_short.error().message.find("there are 1"), std::string::npos);

@@ -88,6 +88,25 @@ TEST_F(Alone, InterruptedOrKilledItEndsWithTheSameWeights) {
   ExpectUndisturbed(killed.dir);
 }
 
+TEST_F(Alone, ItEndsWithTheLossOfAllValidationTokens) {
+  const Ended ended = Run({"train", Path("short.toml"), "--dir", Path("told"), "--json"}, 120s);
+  ASSERT_EQ(ended.code, 0) << ended.log;
+  ASSERT_FALSE(ended.said.empty());
+  const Ended eval = Run({"eval", Path("told"), "--split", "val", "--json"});
+  ASSERT_EQ(eval.code, 0) << eval.log;
+  ASSERT_FALSE(eval.said.empty());
+  const auto number = [](const json::Value& of, const char* key) {
+    double value = -1;
+    const json::Value* found = of.Find(key);
+    EXPECT_TRUE(found != nullptr && found->AsNumber(value)) << key;
+    return value;
+  };
+  const json::Value& done = ended.said.back();
+  const double expected = number(eval.said.back(), "loss");
+  EXPECT_NEAR(number(done, "val_loss"), expected, 1e-5 * expected);
+  EXPECT_EQ(number(done, "val_tokens"), number(eval.said.back(), "tokens"));
+}
+
 TEST_F(Alone, ALostRoundAndALostCheckpointAreWorkedOutAgain) {
   Peer& peer = Begun("damaged", SIGKILL);
   ASSERT_FALSE(HasFailure());
