@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <fstream>
 
 #include "base/file.h"
@@ -71,6 +72,9 @@ std::string Text(const json::Value& event, std::string_view key) {
 }  // namespace
 
 void SwarmTest::SetUp() {
+  // Several peers share the processors: compute threads that wait must not spin in each other's
+  // way.
+  ::setenv("OMP_WAIT_POLICY", "passive", 1);
   const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
   dir_ = (std::filesystem::temp_directory_path() /
           fmt::format("loom_e2e_{}_{}_{}", info->test_suite_name(), info->name(), ::getpid()))
