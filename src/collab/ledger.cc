@@ -67,6 +67,7 @@ void DealWorkers(Body& body) {
   }
   const std::uint64_t average = known == 0 ? 1 : std::max<std::uint64_t>(1, sum / known);
   std::vector<std::uint64_t> rates;
+  rates.reserve(body.members.size());
   for (const Member& m : body.members) {
     rates.push_back(m.tokens_per_second > 0 ? m.tokens_per_second : average);
   }

@@ -75,6 +75,8 @@ void Peer::Start(Time now, Effects& out) {
   for (std::uint32_t i = 0; i < restore_.leaves.size(); ++i)
     leaf_index_.emplace(restore_.leaves[i], i);
   checkpoint_round_ = restore_.checkpoint;
+  // Which older ones there are is not told: none is counted on once a new one is written.
+  if (checkpoint_round_ > 0) kept_.assign(options_.keep_checkpoints, checkpoint_round_);
   resumed_at_ = chain_.rounds();
   for (Round r = chain_.rounds(); r > 0 && work_time_ == options_.timing.first_work; --r) {
     LearnWorkTime(chain_.At(r));
@@ -359,11 +361,13 @@ void Peer::OnComputed(std::uint64_t job, JobResult result, Time now, Effects& ou
       Problem(env_.self, "the checkpoint was not written: " + leaves.error().ToString(), out);
     } else {
       restore_.leaves = std::move(*leaves);
-      // The disk keeps two checkpoints and the rounds since the older one.
-      if (checkpoint_round_ > 0 && restore_.oldest != 0) {
-        restore_.oldest = std::max(restore_.oldest, checkpoint_round_ + 1);
-      }
+      // The disk keeps that many checkpoints and the rounds since the oldest of them.
       checkpoint_round_ = saving_round_;
+      kept_.push_back(checkpoint_round_);
+      if (kept_.size() > options_.keep_checkpoints) kept_.pop_front();
+      if (kept_.size() == options_.keep_checkpoints && restore_.oldest != 0) {
+        restore_.oldest = std::max(restore_.oldest, kept_.front() + 1);
+      }
       leaf_index_.clear();
       for (std::uint32_t i = 0; i < restore_.leaves.size(); ++i)
         leaf_index_.emplace(restore_.leaves[i], i);

@@ -45,6 +45,7 @@ struct PeerOptions {
   std::string invite;                      ///< what to show when asking to be listed; may be empty
   ReadSettings read_settings;              ///< of owners' orders; none: they cannot change settings
   std::uint32_t checkpoint_every = 10;     ///< rounds
+  std::size_t keep_checkpoints = 2;        ///< on disk, with the rounds since the oldest of them
   Duration leave_limit = 60s;              ///< a leaving peer waits so long to be delisted (R12)
   Duration finish_limit = 10s;             ///< a finished peer serves so long
   std::size_t bulk_bytes = kMaxBulkBytes;  ///< tiles of one message, about
@@ -283,6 +284,7 @@ class Peer {
   bool rolled_back_ = false;  ///< the others saw later words of this key: it may not vote (R9)
   Round rolled_back_at_ = 0;  ///< until a later record lists it as new
   std::uint64_t seen_own_seq_ = 0;  ///< highest word of this key that others saw
+  std::deque<Round> kept_;          ///< checkpoints, oldest first
   Round resumed_at_ = 0;            ///< the head when it started
   std::optional<Time> leaving_since_;
   bool paused_ = false;

@@ -290,6 +290,7 @@ void Node::PeerRestored(Result<collab::PeerRestore> restored) {
   options.invite = options_.invite_token;
   options.session = static_cast<std::uint64_t>(reactor_.WallSeconds()) * 1'000'000;
   options.checkpoint_every = options_.local.checkpoint_every;
+  options.keep_checkpoints = options_.local.keep_checkpoints;
   Hash seed_hash;
   crypto::RandomBytes(seed_hash.bytes);
   std::memcpy(&options.seed, seed_hash.bytes.data(), sizeof options.seed);

@@ -74,6 +74,7 @@ TEST_F(Owning, AResetOfTheSmallerSideLeavesExactlyOneHistory) {
   const std::vector<Peer*> small{all[0], all[1]};
   const std::vector<Peer*> large{all[2], all[3], all[4]};
   LetHistoriesDiffer();
+  Signal(small, SIGSTOP);  // else the second would hear that the first has gone
   for (Peer* peer : small) Kill(*peer);
   const std::uint64_t split = all[2]->round;
   ASSERT_TRUE(UntilRound(large, split + 6, 3));
