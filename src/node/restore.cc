@@ -181,6 +181,7 @@ Result<Blob> Repeat(collab::Engine& engine, const Body& parent, const Body& body
               WorkAgain(engine, parent, body, config));
   const collab::TileLayout& layout = engine.layout();
   std::vector<std::uint64_t> tokens;
+  tokens.reserve(works.size());
   for (const collab::EncodedWork& work : works) tokens.push_back(work.done.tokens);
   const std::vector<float> weights = agreed::TokenWeights(tokens);
   std::vector<collab::ReduceInput> inputs;

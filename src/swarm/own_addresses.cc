@@ -19,6 +19,7 @@ std::vector<Address> OwnAddresses(const std::optional<Address>& announced,
   struct Candidate {
     Address address;
     bool way_out;
+    std::size_t place;
   };
   std::vector<Candidate> found;
   for (const Listening& at : listening) {
@@ -30,14 +31,14 @@ std::vector<Address> OwnAddresses(const std::optional<Address>& announced,
     }
     for (const InterfaceAddress& i : interfaces) {
       const Address address{i.ip, at.port};
-      if (address.IsIpv6() ? all_v6 : all_v4) found.push_back({address, i.way_out});
+      if (address.IsIpv6() ? all_v6 : all_v4) found.push_back({address, i.way_out, found.size()});
     }
   }
   const auto order = [](const Candidate& c) {
-    return std::tuple(c.address.IsIpv6(), c.address.Scope(), !c.way_out);
+    return std::tuple(c.address.IsIpv6(), c.address.Scope(), !c.way_out, c.place);
   };
-  std::stable_sort(found.begin(), found.end(),
-                   [&](const auto& a, const auto& b) { return order(a) < order(b); });
+  std::sort(found.begin(), found.end(),
+            [&](const auto& a, const auto& b) { return order(a) < order(b); });
   for (const bool loopback : {false, true}) {
     if (loopback && !own.empty()) break;
     for (const Candidate& c : found) {
