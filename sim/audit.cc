@@ -55,13 +55,13 @@ void Audit::SawRecord(const std::string& who, const Record& record) {
       records_.resize(round);  // another history, by the owner's word
       roots_.resize(round);
       ordered_ = true;
-    } else if (ordered_ || record.body.era < records_.back().body.era) {
-      return;  // a side that has not heard of it yet
-    } else if (records_[round].hash != record.hash) {
-      Fail(fmt::format("two records of round {}: {} holds {}, another held {}", round, who,
-                       record.hash.Short(), records_[round].hash.Short()));
-      return;
     } else {
+      // A side that has not heard of the owner's word yet may hold what is no more.
+      const bool unaware = ordered_ || record.body.era < records_.back().body.era;
+      if (!unaware && records_[round].hash != record.hash) {
+        Fail(fmt::format("two records of round {}: {} holds {}, another held {}", round, who,
+                         record.hash.Short(), records_[round].hash.Short()));
+      }
       return;
     }
   }

@@ -10,7 +10,7 @@ TEST_F(Cli, HelpAndUnknownVerbs) {
   EXPECT_EQ(overview.code, 0);
   for (const char* verb :
        {"demo", "init", "train", "generate", "eval", "export", "data check", "status", "log",
-        "invite", "pause", "resume", "finish", "leave", "doctor"}) {
+        "invite", "pause", "resume", "finish", "leave", "doctor", "bench"}) {
     EXPECT_NE(overview.out.find(verb), std::string::npos) << verb;
     const Ran help = Run(std::string(verb) + " --help");
     EXPECT_EQ(help.code, 0) << verb;
@@ -163,6 +163,32 @@ TEST_F(Cli, FromTextToModel) {
 
   ASSERT_EQ(Run("export " + model + " --out " + Path("again")).code, 0);
   EXPECT_EQ(Read("again/model.safetensors"), Read("d/model/model.safetensors"));
+}
+
+TEST_F(Cli, BenchMeasuresEveryPart) {
+  Write("story.txt", Story());
+  Write("run.toml",
+        "[model]\npreset = \"nano\"\nwidth = 32\ncontext = 16\n[data]\npaths = [\"story.txt\"]\n"
+        "tokenizer = \"chars\"\n[optim]\nbatch = 2\n[local]\nthreads = 1\n");
+  const Ran bench = Run("bench " + Path("run.toml") + " --peers 3 --dir " + Path("") + " --json");
+  ASSERT_EQ(bench.code, 0) << bench.err;
+  const json::Value figures = Parsed(bench.out);
+  for (const char* key :
+       {"int8_encode", "int8_decode", "bf16_encode", "bf16_decode", "sha256", "disk"}) {
+    EXPECT_GT(Number(figures, key), 1e6) << key;
+  }
+  ASSERT_NE(figures.Find("training"), nullptr);
+  ASSERT_FALSE(figures.Find("training")->AsArray()->empty());
+  for (const json::Value& row : *figures.Find("training")->AsArray())
+    EXPECT_GT(Number(row, "tokens_per_second"), 0);
+  ASSERT_NE(figures.Find("round"), nullptr);
+  EXPECT_EQ(figures.Find("round")->AsObject()->front().first, "work");
+  for (const auto& entry : fs::directory_iterator(Path("")))
+    EXPECT_EQ(entry.path().filename().string().find(".loom-bench"), std::string::npos);
+  EXPECT_EQ(Run("bench --peers 0").code, 3);
+  const Ran nowhere = Run("bench --dir " + Path("none"));
+  EXPECT_EQ(nowhere.code, 4);
+  EXPECT_NE(nowhere.err.find("--dir"), std::string::npos) << nowhere.err;
 }
 
 TEST_F(Cli, DemoInOneProcess) {

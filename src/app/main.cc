@@ -9,6 +9,6 @@ int main(int argc, char** argv) {
       {DemoVerb(),   InitVerb(),     TrainVerb(),     HostVerb(),     JoinVerb(),  GenerateVerb(),
        EvalVerb(),   ExportVerb(),   DataCheckVerb(), StatusVerb(),   LogVerb(),   InviteVerb(),
        OwnerVerb(),  DelegateVerb(), AmendVerb(),     ContinueVerb(), PauseVerb(), ResumeVerb(),
-       FinishVerb(), LeaveVerb(),    DoctorVerb()},
+       FinishVerb(), LeaveVerb(),    DoctorVerb(),    BenchVerb()},
       argc, argv));
 }

@@ -1,26 +1,18 @@
-// The rate comes from timed inner steps of the very model on made-up tokens; a model above
-// kMeasuredParameters, or steps above kMeasuredFlops, are scaled from a smaller one by its
-// arithmetic.
+// What a run takes, as a table for people or one object for programs.
 #include "app/plan_output.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 
-#include "app/model_source.h"
+#include "app/measure.h"
 #include "app/output.h"
-#include "base/time.h"
 #include "data/dataset.h"
 #include "train/plan.h"
-#include "train/trainer.h"
 
 namespace loom::app {
 namespace {
-
-constexpr std::uint64_t kMeasuredParameters = 30'000'000;
-constexpr double kMeasuredFlops = 2e11;  ///< some seconds on a slow machine
 
 /// A token is a byte at least, so that a corpus can be too short for a context before it is read.
 Status CheckLength(const train::RunSpec& spec) {
@@ -36,52 +28,6 @@ Status CheckLength(const train::RunSpec& spec) {
   return train::CheckTrainTokens(spec, most, " at most");
 }
 
-/// Tokens a second of one worker's inner steps.
-Result<double> MeasureRate(const train::RunFile& run) {
-  train::RunSpec spec = run.spec;
-  if (spec.model.vocab == 0) spec.model.vocab = 256;
-  const double wanted = model::TrainFlopsPerToken(spec.model, spec.model.context);
-  if (model::ParameterCount(spec.model) > kMeasuredParameters) {
-    const std::uint32_t vocab = spec.model.vocab;
-    LOOM_ASSIGN(spec.model, model::Preset("loom-10m"));
-    spec.model.vocab = std::min(vocab, 8192U);
-    spec.sync.batch = 1;
-    spec.optim.accumulation = 1;
-  }
-  const auto work = [&] {  // of all samples that are timed below
-    return model::TrainFlopsPerToken(spec.model, spec.model.context) *
-           static_cast<double>(spec.model.context) * 5 * spec.sync.batch;
-  };
-  if (work() > kMeasuredFlops) spec.optim.accumulation = 1;
-  while (work() > kMeasuredFlops && spec.sync.batch > 1) spec.sync.batch /= 2;
-  while (work() > kMeasuredFlops && spec.model.context > 16) spec.model.context /= 2;
-  spec.sync.context = spec.model.context;
-  LOOM_RETURN_IF_ERROR(ConfigureCompute(spec.determinism, run.local));
-  const std::uint64_t num_samples = std::uint64_t{spec.sync.batch} * 4;
-  std::vector<std::int32_t> tokens((num_samples + 2) * spec.model.context);
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = static_cast<std::int32_t>(i * 2654435761U % spec.model.vocab);
-  }
-  LOOM_ASSIGN(auto engine, train::StepEngine::Make(
-                               spec, run.local, data::TokenStream::FromTokens(std::move(tokens))));
-  const std::shared_ptr<train::StepEngine> shared = std::move(engine);
-  LOOM_ASSIGN(const auto worker, train::TrainWorker::Make(shared));
-  const std::uint64_t flat = shared->grid().flat_size();
-  LOOM_ASSIGN(agreed::FlatBuffer start, agreed::FlatBuffer::Allocate(flat));
-  LOOM_ASSIGN(agreed::FlatBuffer theta, agreed::FlatBuffer::Allocate(flat));
-  model::InitWeights(spec.model, shared->grid(), 0, start.span());
-  const std::atomic<bool> cut{false};
-  collab::WorkOrder order;
-  order.batch = spec.sync.batch;
-  order.ranges = {{0, spec.sync.batch - 1}};
-  LOOM_RETURN_IF_ERROR(worker->Work(order, start.span(), theta.span(), cut));
-  order.ranges = {{0, num_samples - 1}};
-  const Time before = SystemClock().Now();
-  LOOM_ASSIGN(const collab::WorkDone done, worker->Work(order, start.span(), theta.span(), cut));
-  const double rate = static_cast<double>(done.tokens) / Seconds(SystemClock().Now() - before);
-  return rate * model::TrainFlopsPerToken(spec.model, spec.model.context) / wanted;
-}
-
 }  // namespace
 
 Status PrintPlan(train::RunFile run, const PlanOptions& options, bool json) {
@@ -93,7 +39,7 @@ Status PrintPlan(train::RunFile run, const PlanOptions& options, bool json) {
   input.link_up = static_cast<double>(run.local.max_up);
   input.link_down = static_cast<double>(run.local.max_down);
   if (options.measure) {
-    LOOM_ASSIGN(input.tokens_per_second, MeasureRate(run));
+    LOOM_ASSIGN(input.tokens_per_second, MeasureTraining(run.spec, run.local));
   }
   LOOM_ASSIGN(const train::RunPlan plan, train::PlanRun(run.spec, run.local, input));
   Output out(json);

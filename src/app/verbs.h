@@ -26,5 +26,6 @@ Verb ResumeVerb();
 Verb FinishVerb();
 Verb LeaveVerb();
 Verb DoctorVerb();
+Verb BenchVerb();
 
 }  // namespace loom::app

@@ -174,6 +174,7 @@ bool MayBeExact(const collab::SyncConfig& sync) {
 
 std::vector<std::string> SyncPresetNames() {
   std::vector<std::string> names;
+  names.reserve(std::size(kSyncPresets));
   for (const auto& preset : kSyncPresets) names.emplace_back(preset.name);
   return names;
 }
