@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "sim/scenario.h"
@@ -134,6 +135,32 @@ TEST(SwarmTest, R33WhenAllMachinesBecomeSlowTheDeadlinesGrow) {
   for (Round r = 12; r <= 16; ++r) {
     EXPECT_EQ(world.audit().At(r).body.contributions.size(), 3U) << "round " << r;
   }
+}
+
+TEST(SwarmTest, R33ALeaderWithoutAPlanIsReplacedInTheTimeOfAnExchangeNotOfTheWork) {
+  WorldOptions options = ExactWorld(53);
+  options.peers = 3;
+  options.speed = {0.02, 0.02, 0.02};  // a round is long
+  options.config.rounds = 12;
+  World world(options);
+  constexpr Round kMute = 10;
+  world.SetDrop([](std::size_t, std::size_t, const collab::Message& message) {
+    const auto* plan = std::get_if<collab::Plan>(&message);
+    return plan != nullptr && plan->id.round == kMute && plan->term == 0;
+  });
+  std::map<Round, Time> at;
+  world.SetWatch([&](std::size_t, const collab::Effect& effect) {
+    const auto* said = std::get_if<collab::Tell>(&effect);
+    if (said != nullptr && said->event.kind == collab::Event::Kind::kRound)
+      at.emplace(said->event.round, world.now());
+  });
+  for (std::size_t i = 0; i < 3; ++i) world.Start(i);
+  ASSERT_TRUE(Finish(world, 12, 3000s));
+  ExpectClean(world);
+  const Duration usual = at[kMute - 1] - at[kMute - 2];
+  EXPECT_GT(usual, 10s);
+  EXPECT_LT(at[kMute] - at[kMute - 1], usual + 5s);
+  EXPECT_FALSE(world.audit().At(kMute).body.contributions.empty());
 }
 
 TEST(SwarmTest, R18WhoIsBackWithinTheRoundDoesNotCommitTwice) {

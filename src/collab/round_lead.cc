@@ -269,6 +269,7 @@ Duration RoundMachine::TermDeadline() const {
     return FromSeconds(env_.timing.factor * Seconds(predicted)) + env_.timing.slack;
   };
   const Duration exchange = allowed(start_.predicted_exchange);
+  if (!plan_ || plan_->term < term_) return exchange;  // a leader's first word is its plan
   if (fix_) return exchange + exchange;
   const bool working = commitments_.empty() || exact();
   return (working ? allowed(std::max(start_.predicted_work, work_time_)) : work_time_ / 2 + 1s) +
