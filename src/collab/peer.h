@@ -199,6 +199,7 @@ class Peer {
   void Advance(Time now, Effects& out);
   void Applied(const Status& status, Time now, Effects& out);
   void BeginRound(Time now, Effects& out);
+  bool ReturnsToOwnVote(Effects& out);
   void Save(Effects& out);  ///< a checkpoint of the state as it is
   void LearnWorkTime(const Record& record);
   void LearnExchangeTime(Duration measured);
@@ -354,8 +355,8 @@ class Peer {
   std::uint64_t seal_token_ = 0;                  ///< the seal's write, when it is not synced yet
   std::uint64_t report_job_ = 0;
   std::optional<SealReport> report_;
-  std::uint64_t rewind_token_ = 0;
-  bool restarting_ = false;  ///< nothing is heard any more
+  std::uint64_t rewind_token_ = 0;  ///< once written, it starts anew from the folder
+  bool restarting_ = false;         ///< nothing is heard any more
   bool restart_when_saved_ = false;
   Time asked_fork_{};
   Round fork_step_ = 1;

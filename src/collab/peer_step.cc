@@ -160,6 +160,22 @@ void Peer::LearnExchangeTime(Duration measured) {
   exchange_time_ = sorted[(sorted.size() - 1) / 2];
 }
 
+// Alone, its vote was the decision. Who lost the records up to it, and comes back to it by doing
+// them again, keeps that record. But what it voted for was the work of another life: the folder
+// leads there, and restoring from it does the work again, inner state included (R22).
+bool Peer::ReturnsToOwnVote(Effects& out) {
+  const Record& head = chain_.head();
+  const DecisionId next{head.body.era, head.body.round + 1, head.hash};
+  if (head.body.members.size() != 1 || !voter_.vote || voter_.id != next) return false;
+  auto record = Record::FromBody(voter_.vote->body);
+  if (!record) return false;
+  record->term = voter_.vote->vote.term;
+  record->votes.push_back(voter_.vote->vote);
+  rewind_token_ = ids_.Take();
+  out.push_back(Persist{rewind_token_, AppendRecord{record->Encode()}});
+  return true;
+}
+
 void Peer::BeginRound(Time now, Effects& out) {
   if (!AtHead() || state_ == PeerState::kStopped) return;
   const Record& head = chain_.head();
@@ -181,6 +197,7 @@ void Peer::BeginRound(Time now, Effects& out) {
   if ((paused_ || leaving_since_) && head.body.members.size() == 1 && !newcomer) return;
   if (!FenceOpen()) return;
   fence_ = false;
+  if (ReturnsToOwnVote(out)) return;
   RoundStart start;
   start.voter = voter_;
   start.voted_bytes = restore_.voted_bytes;
