@@ -6,7 +6,7 @@ namespace {
 constexpr std::size_t kRecord = 16 * 1024;  ///< plain bytes of the largest TLS record
 constexpr std::size_t kReadTurn = 1 << 20;  ///< bytes read before others get their turn
 constexpr std::size_t kWriteTurn = 256 * 1024;
-constexpr std::size_t kFirstAllocation = 1 << 20;  ///< a payload buffer grows with what arrives
+constexpr std::size_t kFirstAllocation = 2 << 20;  ///< a payload buffer grows with what arrives
 constexpr Duration kGentleClose = 1s;
 
 const wire::FrameCaps& HelloCaps() {
@@ -101,18 +101,10 @@ void Connection::Read() {
       reactor_.Post(Bound(&Connection::Read));
       return;
     }
-    if (const Time ready = host_.ReadyAt(*this, false); ready > reactor_.Now()) {
-      if (turn == 0) {
-        LaterReadable(ready);
-      } else {
-        // Behind the others that wait for the same cap, so that each gets its turn.
-        reactor_.Post([weak = weak_from_this(), ready] {
-          const auto me = weak.lock();
-          if (me && !me->closed()) me->LaterReadable(ready);
-        });
-      }
-      return;
-    }
+    const Time ready = host_.ReadyAt(*this, false);
+    const bool may = ready <= reactor_.Now();
+    const std::size_t allowance =
+        may ? std::min(TlsStream::kReadAhead, host_.Slice(*this, false)) : 0;
     MutableByteView room;
     if (phase_ == Phase::kClosing) {
       room = waste;
@@ -125,14 +117,24 @@ void Connection::Read() {
       room = MutableByteView(*payload_).subspan(payload_got_);
     }
     std::size_t n = 0;
-    const TlsStream::Io io = tls_->Read(room, n);
+    const TlsStream::Io io = tls_->Read(room, allowance, n);
     CountTraffic();
+    if (tls_->unsent() > 0) Wake();  // OpenSSL's own answers
     if (io == TlsStream::Io::kWantRead) {
-      WaitReadable();
-      return;
-    }
-    if (io == TlsStream::Io::kWantWrite) {
-      LaterReadable(reactor_.Now() + 5ms);
+      if (!tls_->starved()) {
+        WaitReadable();
+        return;
+      }
+      if (may) continue;
+      if (turn == 0) {
+        LaterReadable(ready);
+      } else {
+        // Behind the others that wait for the same cap, so that each gets its turn.
+        reactor_.Post([weak = weak_from_this(), ready] {
+          const auto me = weak.lock();
+          if (me && !me->closed()) me->LaterReadable(ready);
+        });
+      }
       return;
     }
     if (io != TlsStream::Io::kDone) {
@@ -202,8 +204,7 @@ void Connection::Wake() {
 }
 
 bool Connection::Pending() const {
-  return current_ || stage_sent_ < stage_.size() || !own_.frames.empty() ||
-         (bulk_queue_ && !bulk_queue_->frames.empty());
+  return current_ || !own_.frames.empty() || (bulk_queue_ && !bulk_queue_->frames.empty());
 }
 
 bool Connection::PopFrame() {
@@ -217,12 +218,7 @@ bool Connection::PopFrame() {
 }
 
 ByteView Connection::NextSlice(std::size_t largest) {
-  if (stage_sent_ < stage_.size()) {
-    const std::size_t left = stage_.size() - stage_sent_;
-    return ByteView(stage_).subspan(stage_sent_, std::min(left, largest));
-  }
   stage_.clear();
-  stage_sent_ = 0;
   while (stage_.size() < largest) {
     if (!current_ && !PopFrame()) break;
     const std::size_t left = current_->size() - offset_;
@@ -235,19 +231,26 @@ ByteView Connection::NextSlice(std::size_t largest) {
             : ByteView(*current_->payload).subspan(offset_ - current_->header.size());
     const std::size_t n = std::min(from.size(), largest - stage_.size());
     stage_.insert(stage_.end(), from.begin(), from.begin() + static_cast<std::ptrdiff_t>(n));
-    offset_ += n;
-    if (offset_ == current_->size()) current_.reset();
+    Advance(n);
   }
   return stage_;
 }
 
 void Connection::Advance(std::size_t n) {
-  if (!stage_.empty()) {
-    stage_sent_ += n;
-    return;
-  }
   offset_ += n;
   if (offset_ == current_->size()) current_.reset();
+}
+
+TlsStream::Io Connection::Gather(std::size_t largest) {
+  for (std::size_t gathered = 0; gathered < largest;) {
+    const ByteView slice = NextSlice(std::min(kRecord, largest - gathered));
+    if (slice.empty()) break;
+    gathered += slice.size();
+    const TlsStream::Io io = tls_->Write(slice);
+    if (io != TlsStream::Io::kDone) return io;
+    if (stage_.empty()) Advance(slice.size());
+  }
+  return TlsStream::Io::kDone;
 }
 
 void Connection::Write() {
@@ -259,44 +262,40 @@ void Connection::Write() {
       WaitWritable();
       break;
     }
-    if (!retry_ && Pending()) {
-      if (const Time ready = host_.ReadyAt(*this, true); ready > reactor_.Now()) {
-        if (turn == 0) {
-          LaterWritable(ready);
-        } else {
-          write_waits_ = true;
-          reactor_.Post([weak = weak_from_this(), ready] {
-            const auto me = weak.lock();
-            if (me && !me->closed()) me->LaterWritable(ready);
-          });
-        }
-        break;
-      }
-    }
-    const ByteView slice = NextSlice(retry_ ? retry_size_ : std::min(kRecord, host_.Slice(*this)));
-    if (slice.empty()) {
+    if (tls_->unsent() == 0 && !Pending()) {
       if (phase_ == Phase::kClosing) {
         tls_->CloseNotify();
         ::shutdown(watch_->fd(), SHUT_WR);
       }
       break;
     }
-    std::size_t n = 0;
-    const TlsStream::Io io = tls_->Write(slice, n);
-    CountTraffic();
-    retry_ = io == TlsStream::Io::kWantWrite || io == TlsStream::Io::kWantRead;
-    retry_size_ = slice.size();
+    if (const Time ready = host_.ReadyAt(*this, true); ready > reactor_.Now()) {
+      if (turn == 0) {
+        LaterWritable(ready);
+      } else {
+        write_waits_ = true;
+        reactor_.Post([weak = weak_from_this(), ready] {
+          const auto me = weak.lock();
+          if (me && !me->closed()) me->LaterWritable(ready);
+        });
+      }
+      break;
+    }
+    TlsStream::Io io = TlsStream::Io::kDone;
+    if (tls_->unsent() == 0) io = Gather(std::min(kWriteTurn, host_.Slice(*this, true)));
+    if (io == TlsStream::Io::kDone) {
+      turn += tls_->unsent();
+      io = tls_->Flush();
+      CountTraffic();
+    }
     if (io == TlsStream::Io::kWantWrite) {
       WaitWritable();
       break;
     }
-    if (io == TlsStream::Io::kWantRead) break;
     if (io != TlsStream::Io::kDone) {
       End(tls_->failure(), tls_->error());
       return;
     }
-    Advance(n);
-    turn += n;
   }
   if (turn > 0 && phase_ == Phase::kOpen) host_.OnDrained(*this);
 }

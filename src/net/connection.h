@@ -50,8 +50,8 @@ class ConnectionHost {
   virtual void OnTraffic(Connection& connection, std::uint64_t up, std::uint64_t down) = 0;
   /// When the connection may write (or read) again; the past means at once.
   virtual Time ReadyAt(Connection& connection, bool up) = 0;
-  /// Most plain bytes of one write.
-  virtual std::size_t Slice(Connection& connection) = 0;
+  /// Most bytes of one write (or read).
+  virtual std::size_t Slice(Connection& connection, bool up) = 0;
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
@@ -96,6 +96,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Write();
   /// False when the connection has ended meanwhile.
   bool TakeFrame();
+  /// Makes TLS records of at most `largest` bytes of frames.
+  TlsStream::Io Gather(std::size_t largest);
   ByteView NextSlice(std::size_t largest);
   void Advance(std::size_t n);
   bool PopFrame();
@@ -123,9 +125,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<OutFrame> current_;
   std::size_t offset_ = 0;  ///< into current_, header first
   Bytes stage_;             ///< one record gathered from small pieces
-  std::size_t stage_sent_ = 0;
-  bool retry_ = false;  ///< the last write wants the same bytes again
-  std::size_t retry_size_ = 0;
   bool write_waits_ = false;
   Reactor::TimerId write_timer_ = 0;
 

@@ -24,15 +24,9 @@ class EvilPeer {
                                   kTestLimit, 1ms));
   }
   void Write(ByteView bytes) {
-    while (!bytes.empty()) {
-      std::size_t n = 0;
-      const auto io = stream_->Write(bytes, n);
-      if (io == TlsStream::Io::kWantWrite) {
-        reactor_.RunUntil([] { return false; }, 1ms);
-        continue;
-      }
-      if (io != TlsStream::Io::kDone) return;
-      bytes = bytes.subspan(n);
+    if (bytes.empty() || stream_->Write(bytes) != TlsStream::Io::kDone) return;
+    while (stream_->Flush() == TlsStream::Io::kWantWrite) {
+      reactor_.RunUntil([] { return false; }, 1ms);
     }
   }
   void Frame(std::uint16_t type, ByteView payload) {
@@ -43,7 +37,7 @@ class EvilPeer {
     std::array<std::byte, 4096> waste;
     for (;;) {
       std::size_t n = 0;
-      const auto io = stream_->Read(waste, n);
+      const auto io = stream_->Read(waste, TlsStream::kReadAhead, n);
       if (io == TlsStream::Io::kDone) continue;
       return io != TlsStream::Io::kWantRead;
     }

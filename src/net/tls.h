@@ -1,5 +1,6 @@
 // The adapter of OpenSSL's TLS: mutual TLS 1.3 over a non-blocking socket, pinned by peer id.
-// Chains, names and dates of certificates play no part; the key is the identity.
+// Chains, names and dates of certificates play no part; the key is the identity. Several records
+// share a system call: what is written gathers until Flush, what is read is taken ahead.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,9 @@ class TlsContext {
 
 class TlsStream {
  public:
+  static constexpr std::size_t kReadAhead = 64 * 1024;
+  static constexpr std::size_t kMaxUnsent = 1024 * 1024;
+
   enum class Io : std::uint8_t { kDone, kWantRead, kWantWrite, kClosed, kFailed };
   enum class Failure : std::uint8_t { kNone, kPin, kRejected, kNotTls, kOther };
 
@@ -39,11 +43,19 @@ class TlsStream {
   TlsStream& operator=(const TlsStream&) = delete;
 
   Io Handshake();
-  /// Up to out.size() bytes; n says how many.
-  Io Read(MutableByteView out, std::size_t& n);
-  /// At most one TLS record (16 KiB). After kWantWrite the same bytes must be offered again.
-  Io Write(ByteView in, std::size_t& n);
-  /// Tells the other side that nothing follows.
+  /// Up to out.size() bytes of one record; n says how many. Takes at most `allowance` bytes from
+  /// the socket, as far as kReadAhead beyond the record; with 0 it only gives what was taken
+  /// before.
+  Io Read(MutableByteView out, std::size_t allowance, std::size_t& n);
+  /// The last Read wanted more than its allowance, not more than the socket had.
+  bool starved() const;
+  /// Makes records of all of `in`; they wait for Flush. kClosed with more than kMaxUnsent waiting.
+  Io Write(ByteView in);
+  /// Hands waiting records to the socket, many in one system call. kWantWrite: some still wait.
+  Io Flush();
+  /// Bytes of records that the socket has not taken.
+  std::size_t unsent() const;
+  /// Tells the other side that nothing follows, if the socket takes it.
   void CloseNotify();
 
   /// After the handshake.

@@ -411,10 +411,10 @@ Time Transport::Impl::ReadyAt(Connection& connection, bool up) {
   return std::max(all.ReadyAt(now), own.ReadyAt(now));
 }
 
-std::size_t Transport::Impl::Slice(Connection& connection) {
-  std::size_t slice = total.up.Slice(SIZE_MAX);
-  if (Peer* peer = PeerOf(connection)) slice = peer->buckets.up.Slice(slice);
-  return slice;
+std::size_t Transport::Impl::Slice(Connection& connection, bool up) {
+  const std::size_t slice = (up ? total.up : total.down).Slice(SIZE_MAX);
+  const Peer* peer = PeerOf(connection);
+  return peer == nullptr ? slice : (up ? peer->buckets.up : peer->buckets.down).Slice(slice);
 }
 
 }  // namespace loom::net

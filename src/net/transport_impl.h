@@ -181,7 +181,7 @@ struct Transport::Impl final : ConnectionHost, std::enable_shared_from_this<Tran
   void OnDrained(Connection& connection) override;
   void OnTraffic(Connection& connection, std::uint64_t up, std::uint64_t down) override;
   Time ReadyAt(Connection& connection, bool up) override;
-  std::size_t Slice(Connection& connection) override;
+  std::size_t Slice(Connection& connection, bool up) override;
 
   Reactor& reactor;
   const crypto::SigningKey key;
