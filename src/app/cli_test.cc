@@ -10,7 +10,8 @@ TEST_F(Cli, HelpAndUnknownVerbs) {
   EXPECT_EQ(overview.code, 0);
   for (const char* verb :
        {"demo", "init", "train", "generate", "eval", "export", "data check", "status", "log",
-        "invite", "pause", "resume", "finish", "leave", "doctor", "bench"}) {
+        "invite", "pause", "resume", "finish", "leave", "doctor", "bench", "tokenizer encode",
+        "tokenizer decode", "tokenizer train"}) {
     EXPECT_NE(overview.out.find(verb), std::string::npos) << verb;
     const Ran help = Run(std::string(verb) + " --help");
     EXPECT_EQ(help.code, 0) << verb;
@@ -163,6 +164,42 @@ TEST_F(Cli, FromTextToModel) {
 
   ASSERT_EQ(Run("export " + model + " --out " + Path("again")).code, 0);
   EXPECT_EQ(Read("again/model.safetensors"), Read("d/model/model.safetensors"));
+}
+
+TEST_F(Cli, ATokenizerIsLearntUsedAndTrainedWith) {
+  Write("story.txt", Story());
+  const std::string file = Path("bpe.json");
+  const Ran learnt =
+      Run("tokenizer train " + Path("story.txt") + " --vocab 300 --out " + file + " --json");
+  ASSERT_EQ(learnt.code, 0) << learnt.err;
+  EXPECT_GT(Number(Parsed(learnt.out), "vocab"), 256);
+  EXPECT_EQ(Run("tokenizer train " + Path("story.txt") + " --out " + file).code, 11)
+      << "never overwrites";
+  EXPECT_EQ(Run("tokenizer train " + Path("story.txt") + " --vocab 3 --out x.json").code, 3);
+  EXPECT_EQ(Run("tokenizer train " + Path("story.txt") + " --pattern x --out x.json").code, 3);
+
+  Write("in.txt", "the cat sat\n \xC3\xA9");
+  const Ran ids = Run("tokenizer encode " + file + " <" + Path("in.txt"));
+  ASSERT_EQ(ids.code, 0) << ids.err;
+  EXPECT_LT(Parsed(ids.out).AsArray()->size(), 10U) << ids.out;
+  Write("ids.json", ids.out);
+  EXPECT_EQ(Run("tokenizer decode " + file + " <" + Path("ids.json")).out, Read("in.txt"));
+  Write("ids.json", "[1, 2]\n[70000]\n");
+  const Ran beyond = Run("tokenizer decode " + file + " <" + Path("ids.json"));
+  EXPECT_EQ(beyond.code, 3);
+  EXPECT_NE(beyond.err.find("line 2"), std::string::npos) << beyond.err;
+  Write("in.txt", "a\xff");
+  EXPECT_EQ(Run("tokenizer encode " + file + " <" + Path("in.txt")).code, 3);
+
+  Write("run.toml",
+        "[model]\npreset = \"nano\"\nlayers = 1\nwidth = 32\nheads = 2\ncontext = 16\n[data]\n"
+        "paths = [\"story.txt\"]\ntokenizer = \"bpe.json\"\n[optim]\nbatch = 2\ntotal_tokens = "
+        "1000\nwarmup_tokens = 0\n[sync]\nrounds = 1\ninner_steps = 3\n[local]\nthreads = 1\n");
+  const Ran train = Run("train " + Path("run.toml") + " --dir " + Path("d"));
+  ASSERT_EQ(train.code, 0) << train.err;
+  ASSERT_EQ(Run("export " + Path("d") + " --out " + Path("m")).code, 0);
+  EXPECT_EQ(Read("m/tokenizer.json"), Read("bpe.json")) << "kept as it was";
+  EXPECT_EQ(Run("generate " + Path("m") + " --prompt \"the\" --tokens 3").code, 0);
 }
 
 TEST_F(Cli, BenchMeasuresEveryPart) {

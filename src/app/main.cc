@@ -5,10 +5,30 @@
 int main(int argc, char** argv) {
   using namespace loom::app;
   OpenMissingStreams();
-  return CheckStdout(RunCommandLine(
-      {DemoVerb(),   InitVerb(),     TrainVerb(),     HostVerb(),     JoinVerb(),  GenerateVerb(),
-       EvalVerb(),   ExportVerb(),   DataCheckVerb(), StatusVerb(),   LogVerb(),   InviteVerb(),
-       OwnerVerb(),  DelegateVerb(), AmendVerb(),     ContinueVerb(), PauseVerb(), ResumeVerb(),
-       FinishVerb(), LeaveVerb(),    DoctorVerb(),    BenchVerb()},
-      argc, argv));
+  return CheckStdout(RunCommandLine({DemoVerb(),
+                                     InitVerb(),
+                                     TrainVerb(),
+                                     HostVerb(),
+                                     JoinVerb(),
+                                     GenerateVerb(),
+                                     EvalVerb(),
+                                     ExportVerb(),
+                                     DataCheckVerb(),
+                                     StatusVerb(),
+                                     LogVerb(),
+                                     InviteVerb(),
+                                     OwnerVerb(),
+                                     DelegateVerb(),
+                                     AmendVerb(),
+                                     ContinueVerb(),
+                                     PauseVerb(),
+                                     ResumeVerb(),
+                                     FinishVerb(),
+                                     LeaveVerb(),
+                                     DoctorVerb(),
+                                     BenchVerb(),
+                                     TokenizerEncodeVerb(),
+                                     TokenizerDecodeVerb(),
+                                     TokenizerTrainVerb()},
+                                    argc, argv));
 }

@@ -43,7 +43,7 @@ Status Generate(const Options& options) {
   LOOM_ASSIGN(OpenedModel model, OpenModel(options.model, options.device, options.threads));
   LOOM_ASSIGN(const data::Tokenizer* found, model.Tokenizer());
   const data::Tokenizer& tokenizer = *found;
-  LOOM_ASSIGN(const std::vector<std::int32_t> prompt, tokenizer.Encode(options.prompt));
+  LOOM_ASSIGN(const std::vector<std::int32_t> prompt, tokenizer.EncodeWhole(options.prompt));
   model::GenerateOptions generate;
   generate.max_new_tokens = options.tokens;
   generate.greedy = options.greedy;

@@ -14,7 +14,7 @@ struct DataConfig {
   /// text under the key `text`).
   std::string format = "auto";
   /// "bytes", "chars" (the characters of the corpus), or the path of a tokenizer.json of one of
-  /// these kinds.
+  /// these kinds or of a byte-level BPE.
   std::string tokenizer = "bytes";
   /// Text put between two documents; it is counted and trained on like any other text.
   std::string separator = "\n\n";

@@ -3,49 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <set>
-#include <unordered_map>
 
 #include "base/json.h"
 #include "base/utf8.h"
+#include "data/chars_tokenizer.h"
+#include "data/tokenizer_json.h"
+#include "text/bpe_tokenizer.h"
+#include "text/byte_symbols.h"
+#include "text/json_parts.h"
 
 namespace loom::data {
-
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
-/// GPT-2's printable stand-in for each byte, as byte-level vocabularies spell it.
-std::array<char32_t, 256> ByteSymbols() {
-  std::array<char32_t, 256> symbols{};
-  char32_t next = 256;
-  for (std::uint32_t b = 0; b < 256; ++b) {
-    const bool printable = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
-    symbols[b] = printable ? static_cast<char32_t>(b) : next++;
-  }
-  return symbols;
-}
-
-std::string Utf8(char32_t code) {
-  std::string out;
-  AppendUtf8(code, out);
-  return out;
-}
-
-std::string TokenizerJson(json::Value pre_tokenizer, json::Value decoder, json::Value model) {
-  return json::Dump(json::Object{{"version", "1.0"},
-                                 {"truncation", nullptr},
-                                 {"padding", nullptr},
-                                 {"added_tokens", json::Array{}},
-                                 {"normalizer", nullptr},
-                                 {"pre_tokenizer", std::move(pre_tokenizer)},
-                                 {"post_processor", nullptr},
-                                 {"decoder", std::move(decoder)},
-                                 {"model", std::move(model)}},
-                    2) +
-         "\n";
-}
+constexpr std::size_t kMaxJsonValues = std::size_t{1} << 24;
 
 class BytesTokenizer final : public Tokenizer {
  public:
@@ -74,8 +45,10 @@ class BytesTokenizer final : public Tokenizer {
 
   std::string ToJson() const override {
     json::Object vocab;
-    const auto symbols = ByteSymbols();
-    for (std::uint32_t b = 0; b < 256; ++b) vocab.emplace_back(Utf8(symbols[b]), b);
+    for (std::uint32_t b = 0; b < 256; ++b) {
+      const char byte = static_cast<char>(b);
+      vocab.emplace_back(text::ToByteSymbols({&byte, 1}), b);
+    }
     return TokenizerJson(json::Object{{"type", "ByteLevel"},
                                       {"add_prefix_space", false},
                                       {"trim_offsets", true},
@@ -97,235 +70,83 @@ class BytesTokenizer final : public Tokenizer {
   }
 };
 
-class CharsTokenizer final : public Tokenizer {
+class BpeTokenizer final : public Tokenizer {
  public:
-  explicit CharsTokenizer(std::vector<char32_t> characters) : characters_(std::move(characters)) {
-    ids_.reserve(characters_.size());
-    for (std::size_t i = 0; i < characters_.size(); ++i) {
-      ids_.emplace(characters_[i], static_cast<std::int32_t>(i));
-    }
-  }
+  BpeTokenizer(std::unique_ptr<text::BpeTokenizer> bpe, std::string json)
+      : bpe_(std::move(bpe)), json_(std::move(json)) {}
 
-  TokenizerKind kind() const override { return TokenizerKind::kChars; }
-  std::uint32_t vocab_size() const override {
-    return static_cast<std::uint32_t>(characters_.size());
-  }
-
+  TokenizerKind kind() const override { return TokenizerKind::kBpe; }
+  std::uint32_t vocab_size() const override { return bpe_->vocab_size(); }
   Result<std::vector<std::int32_t>> Encode(std::string_view text) const override {
-    std::vector<std::int32_t> ids;
-    ids.reserve(text.size());
-    for (std::size_t i = 0; i < text.size();) {
-      const Utf8Step step = DecodeUtf8(text, i);
-      if (!step.valid) {
-        return MakeError(Code::kInvalid, fmt::format("invalid UTF-8 at byte {}", i));
-      }
-      const auto at = ids_.find(step.code_point);
-      if (at == ids_.end()) {
-        return MakeError(
-            Code::kInvalid,
-            fmt::format("the character {} at byte {} is not among the {} of this vocabulary",
-                        DescribeCodePoint(step.code_point), i, characters_.size()),
-            "a `chars` tokenizer knows only the characters of its corpus; use tokenizer = "
-            "\"bytes\" for any text");
-      }
-      ids.push_back(at->second);
-      i += step.size;
-    }
-    return ids;
+    return EncodeAll(text, text::SpecialTokens::kNone);
   }
-
-  std::string Decode(std::span<const std::int32_t> ids) const override {
-    std::string out;
-    for (const std::int32_t id : ids) {
-      if (id >= 0 && static_cast<std::size_t>(id) < characters_.size()) {
-        AppendUtf8(characters_[static_cast<std::size_t>(id)], out);
-      } else {
-        out += kReplacement;
-      }
-    }
-    return out;
+  Result<std::vector<std::int32_t>> EncodeWhole(std::string_view text) const override {
+    return EncodeAll(text, text::SpecialTokens::kAdd);
   }
-
-  std::string ToJson() const override {
-    json::Object vocab;
-    for (std::size_t i = 0; i < characters_.size(); ++i) {
-      vocab.emplace_back(Utf8(characters_[i]), i);
-    }
-    return TokenizerJson(
-        json::Object{{"type", "Split"},
-                     {"pattern", json::Object{{"Regex", "[\\s\\S]"}}},
-                     {"behavior", "Isolated"},
-                     {"invert", false}},
-        json::Object{{"type", "Fuse"}},
-        // The unknown token is not in the vocabulary: an unseen character is an error there too.
-        json::Object{{"type", "WordLevel"}, {"vocab", std::move(vocab)}, {"unk_token", "[UNK]"}});
-  }
+  std::string Decode(std::span<const std::int32_t> ids) const override { return bpe_->Decode(ids); }
+  std::string ToJson() const override { return json_; }
 
  private:
-  std::vector<char32_t> characters_;  // by id, ascending
-  std::unordered_map<char32_t, std::int32_t> ids_;
+  Result<std::vector<std::int32_t>> EncodeAll(std::string_view text,
+                                              text::SpecialTokens special) const {
+    text::Lost lost;
+    LOOM_ASSIGN(std::vector<std::int32_t> ids, bpe_->Encode(text, special, &lost));
+    if (lost.bytes == 0) return ids;
+    return MakeError(Code::kInvalid,
+                     fmt::format("{} bytes have no token in this vocabulary, the first is 0x{:02x}",
+                                 lost.bytes, lost.first),
+                     "remove them from the text: the tokenizer would leave them out silently");
+  }
+
+  std::unique_ptr<text::BpeTokenizer> bpe_;
+  std::string json_;
 };
-
-Error Refuse(std::string_view what) {
-  return MakeError(Code::kInvalid, fmt::format("tokenizer.json: {}", what),
-                   "supported are the `bytes` and `chars` tokenizers that Loom writes");
-}
-
-std::string_view TypeOf(const json::Value* value) {
-  const json::Value* type = value == nullptr ? nullptr : value->Find("type");
-  return type == nullptr || type->AsString() == nullptr ? "" : std::string_view(*type->AsString());
-}
-
-bool IsNullOrMissing(const json::Value* value) { return value == nullptr || value->IsNull(); }
-
-/// A template of the input alone, which Hugging Face's library adds when it saves a tokenizer.
-bool AddsNothing(const json::Value& post_processor) {
-  if (TypeOf(&post_processor) != "TemplateProcessing") return false;
-  const json::Value* special = post_processor.Find("special_tokens");
-  const json::Value* single = post_processor.Find("single");
-  return special != nullptr && special->AsObject() != nullptr && special->AsObject()->empty() &&
-         single != nullptr && single->AsArray() != nullptr && single->AsArray()->size() == 1 &&
-         (*single->AsArray())[0].Find("Sequence") != nullptr;
-}
-
-bool IsFalse(const json::Value* value) {
-  return value != nullptr && value->AsBool() != nullptr && !*value->AsBool();
-}
-
-/// Parts that both kinds leave empty and that would change ids if they were not.
-Status CheckEmptyParts(const json::Value& root) {
-  if (root.AsObject() == nullptr) return Refuse("not an object");
-  for (const std::string_view key : {"truncation", "padding", "normalizer"}) {
-    if (!IsNullOrMissing(root.Find(key))) {
-      return Refuse(
-          fmt::format("'{}' must be null, it is of type '{}'", key, TypeOf(root.Find(key))));
-    }
-  }
-  const json::Value* added = root.Find("added_tokens");
-  if (!IsNullOrMissing(added) && (added->AsArray() == nullptr || !added->AsArray()->empty())) {
-    return Refuse("added_tokens are not supported");
-  }
-  const json::Value* post = root.Find("post_processor");
-  if (!IsNullOrMissing(post) && !AddsNothing(*post)) {
-    return Refuse(fmt::format("post_processor '{}' is not supported", TypeOf(post)));
-  }
-  return {};
-}
-
-/// Single characters by id. The ids of the vocabulary must be 0 .. n-1.
-Result<std::vector<char32_t>> ReadVocab(const json::Value& model) {
-  const json::Value* vocab = model.Find("vocab");
-  if (vocab == nullptr || vocab->AsObject() == nullptr || vocab->AsObject()->empty()) {
-    return Refuse("the model has no vocab");
-  }
-  const std::size_t size = vocab->AsObject()->size();
-  constexpr char32_t kUnset = 0xFFFFFFFF;
-  std::vector<char32_t> characters(size, kUnset);
-  for (const auto& [token, value] : *vocab->AsObject()) {
-    const std::uint64_t* id = value.AsUnsigned();
-    if (id == nullptr || *id >= size || characters[*id] != kUnset) {
-      return Refuse(fmt::format("the ids of the vocab are not 0 to {}, each once (at token '{}')",
-                                size - 1, token.substr(0, 40)));
-    }
-    const Utf8Step step = token.empty() ? Utf8Step{} : DecodeUtf8(token, 0);
-    if (!step.valid || step.size != token.size()) {
-      return Refuse(fmt::format("token '{}' is not a single character", token.substr(0, 40)));
-    }
-    characters[*id] = step.code_point;
-  }
-  return characters;
-}
-
-Result<std::unique_ptr<Tokenizer>> ReadBytes(const json::Value& root, const json::Value& model) {
-  const json::Value* pre = root.Find("pre_tokenizer");
-  if (TypeOf(pre) != "ByteLevel" || !IsFalse(pre->Find("use_regex")) ||
-      !IsFalse(pre->Find("add_prefix_space"))) {
-    return Refuse(
-        "BPE is supported with the pre_tokenizer ByteLevel alone, use_regex false and "
-        "add_prefix_space false");
-  }
-  if (TypeOf(root.Find("decoder")) != "ByteLevel") return Refuse("BPE needs the decoder ByteLevel");
-  const json::Value* merges = model.Find("merges");
-  if (merges == nullptr || merges->AsArray() == nullptr || !merges->AsArray()->empty()) {
-    return Refuse("BPE with merges is not supported");
-  }
-  for (const std::string_view key :
-       {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!IsNullOrMissing(model.Find(key))) return Refuse(fmt::format("'{}' must be null", key));
-  }
-  LOOM_ASSIGN(const auto characters, ReadVocab(model));
-  const auto symbols = ByteSymbols();
-  if (!std::equal(characters.begin(), characters.end(), symbols.begin(), symbols.end())) {
-    return Refuse("the vocab of a `bytes` tokenizer must give byte b the id b");
-  }
-  return Tokenizer::Bytes();
-}
-
-Result<std::unique_ptr<Tokenizer>> ReadChars(const json::Value& root, const json::Value& model) {
-  const json::Value* pre = root.Find("pre_tokenizer");
-  const json::Value* pattern = pre == nullptr ? nullptr : pre->Find("pattern");
-  const json::Value* regex = pattern == nullptr ? nullptr : pattern->Find("Regex");
-  const json::Value* behavior = pre == nullptr ? nullptr : pre->Find("behavior");
-  if (TypeOf(pre) != "Split" || regex == nullptr || regex->AsString() == nullptr ||
-      *regex->AsString() != "[\\s\\S]" || behavior == nullptr || behavior->AsString() == nullptr ||
-      *behavior->AsString() != "Isolated" || !IsFalse(pre->Find("invert"))) {
-    return Refuse("WordLevel is supported with the pre_tokenizer Split [\\s\\S] Isolated alone");
-  }
-  if (TypeOf(root.Find("decoder")) != "Fuse") return Refuse("WordLevel needs the decoder Fuse");
-  LOOM_ASSIGN(const auto characters, ReadVocab(model));
-  return Tokenizer::FromCharacters(characters);
-}
 
 }  // namespace
 
+std::string TokenizerJson(json::Value pre_tokenizer, json::Value decoder, json::Value model) {
+  return json::Dump(json::Object{{"version", "1.0"},
+                                 {"truncation", nullptr},
+                                 {"padding", nullptr},
+                                 {"added_tokens", json::Array{}},
+                                 {"normalizer", nullptr},
+                                 {"pre_tokenizer", std::move(pre_tokenizer)},
+                                 {"post_processor", nullptr},
+                                 {"decoder", std::move(decoder)},
+                                 {"model", std::move(model)}},
+                    2) +
+         "\n";
+}
+
 std::unique_ptr<Tokenizer> Tokenizer::Bytes() { return std::make_unique<BytesTokenizer>(); }
-
-Result<std::unique_ptr<Tokenizer>> Tokenizer::TrainChars(std::span<const std::string_view> texts) {
-  std::set<char32_t> characters;
-  for (const std::string_view text : texts) {
-    for (std::size_t i = 0; i < text.size();) {
-      const Utf8Step step = DecodeUtf8(text, i);
-      if (!step.valid) {
-        return MakeError(Code::kInvalid, fmt::format("invalid UTF-8 at byte {}", i));
-      }
-      characters.insert(step.code_point);
-      i += step.size;
-    }
-  }
-  return FromCharacters(std::vector<char32_t>(characters.begin(), characters.end()));
-}
-
-Result<std::unique_ptr<Tokenizer>> Tokenizer::FromCharacters(std::span<const char32_t> characters) {
-  if (characters.empty()) return MakeError(Code::kInvalid, "a vocabulary without characters");
-  if (characters.size() > kMaxVocab) {
-    return MakeError(Code::kLimit, fmt::format("a vocabulary of {} characters", characters.size()));
-  }
-  for (std::size_t i = 1; i < characters.size(); ++i) {
-    if (characters[i - 1] >= characters[i]) {
-      return MakeError(Code::kInvalid, fmt::format("the characters of the vocabulary do not ascend "
-                                                   "at id {}",
-                                                   i));
-    }
-  }
-  return std::unique_ptr<Tokenizer>(
-      std::make_unique<CharsTokenizer>(std::vector(characters.begin(), characters.end())));
-}
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(ByteView tokenizer_json) {
   auto root =
       json::Parse(AsText(tokenizer_json),
-                  {.max_bytes = kMaxJsonBytes, .max_depth = 16, .max_values = 2 * kMaxVocab});
+                  {.max_bytes = kMaxJsonBytes, .max_depth = 16, .max_values = kMaxJsonValues});
   if (!root) return std::move(root).error().Context("tokenizer.json");
-  LOOM_RETURN_IF_ERROR(CheckEmptyParts(*root));
   const json::Value* model = root->Find("model");
-  const std::string_view type = TypeOf(model);
-  if (type == "BPE") return ReadBytes(*root, *model);
-  if (type == "WordLevel") return ReadChars(*root, *model);
-  return Refuse(fmt::format("model type '{}' is not supported", type.substr(0, 40)));
+  const std::string type = model == nullptr ? "" : text::StringOf(*model, "type");
+  if (type == "WordLevel") return ReadChars(*root);
+  if (type != "BPE") {
+    return text::Refuse(fmt::format("the model type '{}' is not supported", type.substr(0, 40)));
+  }
+  LOOM_ASSIGN(auto bpe, text::BpeTokenizer::FromJson(*root));
+  if (bpe->IsBytes()) return Bytes();
+  return std::unique_ptr<Tokenizer>(
+      std::make_unique<BpeTokenizer>(std::move(bpe), std::string(AsText(tokenizer_json))));
 }
 
 std::string_view TokenizerKindName(TokenizerKind kind) {
-  return kind == TokenizerKind::kBytes ? "bytes" : "chars";
+  switch (kind) {
+    case TokenizerKind::kBytes:
+      return "bytes";
+    case TokenizerKind::kChars:
+      return "chars";
+    case TokenizerKind::kBpe:
+      return "bpe";
+  }
+  return "";
 }
 
 }  // namespace loom::data

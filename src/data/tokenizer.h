@@ -1,10 +1,12 @@
-// Text to token ids and back. Two kinds: `bytes` (one id per byte, 256 ids, any input) and `chars`
-// (one id per character of the training corpus, in code point order, as in nanoGPT). Both are
-// written as a Hugging Face tokenizer.json that gives the same ids there: bytes as byte-level BPE
-// without merges, chars as WordLevel over single characters.
+// Text to token ids and back. Three kinds: `bytes` (one id per byte, 256 ids, any input), `chars`
+// (one id per character of the training corpus, in code point order, as in nanoGPT), and `bpe`, the
+// byte-level BPE of a published tokenizer.json (src/text). The first two are written as a
+// tokenizer.json that gives the same ids in Hugging Face's library: bytes as byte-level BPE without
+// merges, chars as WordLevel over single characters.
 //
-// There is no unknown token: a character that `chars` has not seen is an error that names it and
-// its byte offset, in Loom and (as a missing [UNK]) in Hugging Face's library.
+// There is no unknown token: a character that `chars` has not seen, or a byte that a `bpe` cannot
+// spell, is an error that names it, in Loom and (as a missing [UNK]) for `chars` in Hugging Face's
+// library.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +21,7 @@
 
 namespace loom::data {
 
-enum class TokenizerKind : std::uint8_t { kBytes, kChars };
+enum class TokenizerKind : std::uint8_t { kBytes, kChars, kBpe };
 
 /// Immutable and safe to share between threads.
 class Tokenizer {
@@ -34,17 +36,23 @@ class Tokenizer {
   static Result<std::unique_ptr<Tokenizer>> TrainChars(std::span<const std::string_view> texts);
   /// The same from a set of code points, ascending and distinct.
   static Result<std::unique_ptr<Tokenizer>> FromCharacters(std::span<const char32_t> characters);
-  /// Reads what ToJson wrote (by Loom, or saved again by Hugging Face's library). Refuses every
-  /// part that would change ids and that Loom does not implement, by name.
+  /// Reads a tokenizer.json: what ToJson wrote (by Loom, or saved again by Hugging Face's library),
+  /// or a byte-level BPE. Refuses every part that would change ids and that Loom does not
+  /// implement, by name.
   static Result<std::unique_ptr<Tokenizer>> FromJson(ByteView tokenizer_json);
 
   virtual TokenizerKind kind() const = 0;
   virtual std::uint32_t vocab_size() const = 0;
+  /// The ids of the text alone.
   virtual Result<std::vector<std::int32_t>> Encode(std::string_view text) const = 0;
+  /// With what the tokenizer puts around a whole text, such as a begin-of-text token.
+  virtual Result<std::vector<std::int32_t>> EncodeWhole(std::string_view text) const {
+    return Encode(text);
+  }
   /// The bytes of the ids; not always valid UTF-8 for `bytes` (see ReplaceInvalidUtf8 in
   /// base/utf8.h for showing them). Ids outside the vocabulary give U+FFFD.
   virtual std::string Decode(std::span<const std::int32_t> ids) const = 0;
-  /// tokenizer.json; the same bytes for the same tokenizer.
+  /// tokenizer.json; the same bytes for the same tokenizer. Of a `bpe` the text that was read.
   virtual std::string ToJson() const = 0;
 };
 

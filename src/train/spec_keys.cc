@@ -67,7 +67,8 @@ const std::vector<Key>& Table() {
        0,
        {"auto", "txt", "jsonl"}},
       {"data", "tokenizer", SLOT(spec.data.tokenizer), false,
-       "\"chars\" (the characters of the corpus), \"bytes\", or the path of a tokenizer.json"},
+       "\"chars\" (the characters of the corpus), \"bytes\", or the path of a tokenizer.json "
+       "(chars, bytes or byte-level BPE)"},
       {"data", "separator", SLOT(spec.data.separator), false, "Text between two documents"},
       {"data", "val_fraction", SLOT(spec.data.val_fraction), true,
        "Share of the corpus, from its end, kept for validation", 0, 0.5},
