@@ -85,13 +85,13 @@ TEST(Tokenizer, RefusesByNameWhatWouldChangeIds) {
   };
   const std::string bytes = Tokenizer::Bytes()->ToJson();
   const std::string chars = Chars("ab")->ToJson();
-  for (const Case& c : {Case{"\"normalizer\": null", R"("normalizer": {"type": "NFKC"})", "NFKC"},
-                        Case{"\"added_tokens\": []", "\"added_tokens\": [{}]", "added token"},
-                        Case{"\"merges\": []", "\"merges\": [\"a b\"]", "merge 0"},
-                        Case{"\"merges\": []", "\"merges\": [\"a bb\"]", "'bb'"},
-                        Case{"\"dropout\": null", "\"dropout\": 0.5", "dropout"},
-                        Case{"\"!\": 33", "\"!\": 34", "twice"},
-                        Case{"\"BPE\"", "\"Unigram\"", "Unigram"}}) {
+  for (const Case& c :
+       {Case{"\"normalizer\": null", R"("normalizer": {"type": "NFKC"})", "NFKC"},
+        Case{"\"added_tokens\": []", "\"added_tokens\": [{}]", "added token"},
+        Case{"\"merges\": []", "\"merges\": [\"a b\"]", "merge 0"},
+        Case{"\"merges\": []", "\"merges\": [\"a bb\"]", "'bb'"},
+        Case{"\"dropout\": null", "\"dropout\": 0.5", "dropout"},
+        Case{"\"!\": 33", "\"!\": 34", "twice"}, Case{"\"BPE\"", "\"Unigram\"", "Unigram"}}) {
     expect(bytes, c);
   }
   for (const Case& c :
