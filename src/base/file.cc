@@ -7,22 +7,18 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
 #include "base/fd.h"
+#include "base/os_error.h"
 
 namespace loom {
 
 namespace {
 
 Error FileError(std::string_view what, const std::string& path) {
-  const int why = errno;
-  Code code = Code::kIo;
-  if (why == ENOENT) code = Code::kNotFound;
-  if (why == ENOSPC || why == EDQUOT) code = Code::kDiskFull;
-  return MakeError(code, fmt::format("cannot {} '{}': {}", what, path, std::strerror(why)));
+  return OsError(errno, fmt::format("cannot {} '{}'", what, path));
 }
 
 Result<std::size_t> RegularSize(int fd, const std::string& path) {

@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/os_error.h"
 #include "crypto/hash.h"
 
 namespace loom::crypto {
@@ -57,9 +58,7 @@ Bytes SignedBytes(std::string_view domain, ByteView message) {
 int NoPassphrase(char*, int, int, void*) { return 0; }
 
 Error FileError(std::string_view what, const std::filesystem::path& path) {
-  const int code = errno;
-  return MakeError(code == ENOSPC ? Code::kDiskFull : Code::kIo,
-                   fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(code)));
+  return OsError(errno, fmt::format("cannot {} {}", what, path.string()));
 }
 
 Status WriteNew(const std::filesystem::path& path, std::string_view text) {

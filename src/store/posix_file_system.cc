@@ -1,5 +1,5 @@
 // The adapter to POSIX. Interrupted calls are repeated, short writes go on, errno becomes an Error
-// that names the path; "no space" and "over quota" are kDiskFull.
+// that names the path; "no space", "over quota" and "too large" are kDiskFull.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -11,28 +11,15 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 
+#include "base/os_error.h"
 #include "store/file_system.h"
 
 namespace loom::store {
 namespace {
 
 Error FromErrno(int error, std::string_view what, const std::string& path) {
-  const std::string message = fmt::format("{}: {}: {}", path, what, std::strerror(error));
-  switch (error) {
-    case ENOSPC:
-    case EDQUOT:
-      return MakeError(Code::kDiskFull, message, "free some space; nothing older was changed");
-    case ENOENT:
-      return MakeError(Code::kNotFound, message);
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return MakeError(Code::kIo, message, "check who owns the folder and that it can be written");
-    default:
-      return MakeError(Code::kIo, message);
-  }
+  return OsError(error, fmt::format("{}: {}", path, what));
 }
 
 template <class Call>
