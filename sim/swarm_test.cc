@@ -352,6 +352,45 @@ TEST(SwarmTest, R33ARefusalSeenByOneMemberAloneExcludesNobody) {
   }
 }
 
+// Wherever in a round its disk fails, a member stops or goes on, the others do without it, and it
+// comes back to the state that they have (R3, R5, R6, R20; the audit compares everything).
+TEST(SwarmTest, ADiskThatFailsStopsItsPeerAlone) {
+  std::size_t stopped = 0;
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    const bool exact = seed % 3 == 0;
+    WorldOptions options = exact ? ExactWorld(seed) : SmallWorld(seed);
+    options.peers = 3;
+    options.config.rounds = 14;
+    options.keep_trace = true;
+    World world(options);
+    world.SetHangBound(17s);
+    for (std::size_t i = 0; i < 3; ++i) world.Start(i);
+    ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 5; }, 100s));
+    const std::size_t victim = seed % 3;
+    const std::uint64_t kind = world.random().Below(4);
+    world.FailDisk(victim, {.after = world.random().Below(120),
+                            .code = kind % 2 == 0 ? Code::kDiskFull : Code::kIo,
+                            .for_good = kind >= 2,
+                            .power_cut = world.random().Chance(0.3)});
+    world.RunUntil([&] { return !world.Alive(victim) || world.audit().rounds() >= 11; }, 100s);
+    if (!world.Alive(victim)) {
+      ++stopped;
+      const Round then = world.audit().rounds();
+      EXPECT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= then + 2; }, 60s));
+      world.Start(victim);
+    }
+    EXPECT_TRUE(Finish(world, 14)) << "seed " << seed;
+    ExpectClean(world);
+    for (std::size_t i = 1; i < 3; ++i)
+      EXPECT_EQ(world.EngineAt(i).Root(), world.EngineAt(0).Root()) << "seed " << seed;
+    if (HasFailure()) {
+      for (const std::string& line : world.trace()) fmt::print("{}\n", line);
+      return;
+    }
+  }
+  EXPECT_GT(stopped, 60U);
+}
+
 // Two of three never have a link; one of the pairs is the founder and a peer that joins through the
 // third.
 TEST(SwarmTest, R35TwoPeersThatNeverHadALinkWorkThroughTheThird) {

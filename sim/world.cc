@@ -171,6 +171,7 @@ void World::Start(std::size_t peer) {
   if (node.peer != nullptr) return;
   ++node.life;
   node.powered_off = false;
+  node.disk_fault.reset();
   auto folder = store::PeerFolder::Open(node.fs, kFolder, {.pid = 1, .keep_checkpoints = 2});
   if (!folder) {
     audit_->Fail(fmt::format("peer {}: {}", peer, folder.error().ToString()));
@@ -298,6 +299,14 @@ void World::PowerCut(std::size_t peer) {
       if (node.life == life) Disconnect(node, other, false);
     });
   }
+}
+
+void World::FailDisk(std::size_t peer, const DiskFault& fault) {
+  Node& node = *nodes_[peer];
+  Note(fmt::format("peer {}: its disk will fail ({}{})", peer, CodeName(fault.code),
+                   fault.for_good ? ", for good" : ""));
+  node.disk_fault = fault;
+  node.fs.FailAt(node.fs.operations() + fault.after, fault.code, fault.for_good);
 }
 
 void World::Freeze(std::size_t peer) {

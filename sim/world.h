@@ -63,6 +63,15 @@ class World {
   void Start(std::size_t peer);     ///< a new process on the peer's folder
   void Kill(std::size_t peer);      ///< kill -9: connections close, redials are refused
   void PowerCut(std::size_t peer);  ///< unsynced bytes are lost, nobody hears a close
+  /// Operation number `after` from now on of the peer's disk fails with `code`, once or for good. A
+  /// process that it stops ends like a killed one, or with the power.
+  struct DiskFault {
+    std::uint64_t after = 0;
+    Code code = Code::kIo;
+    bool for_good = false;
+    bool power_cut = false;
+  };
+  void FailDisk(std::size_t peer, const DiskFault& fault);
   void Freeze(std::size_t peer);
   void Thaw(std::size_t peer);
   void Partition(const std::vector<std::size_t>& minority);
@@ -133,6 +142,7 @@ class World {
     bool poisoned = false;
     bool corrupt = false;
     bool powered_off = false;
+    std::optional<DiskFault> disk_fault;
     std::deque<std::function<void()>> held;  ///< what happened to it while frozen
     std::uint32_t step_limit = UINT32_MAX;
 

@@ -64,7 +64,15 @@ void World::Carry(Node& node, Effects effects) {
       }
       const bool failed = e.kind == collab::Event::Kind::kStopped &&
                           node.peer->state() == collab::PeerState::kFailed;
-      if (failed && node.peer->View(now_).failure != Code::kRefused) {
+      if (failed && node.disk_fault) {
+        AtNode(now_, node, [this, &node] {
+          if (node.disk_fault->power_cut) {
+            PowerCut(node.index);
+          } else {
+            Kill(node.index);
+          }
+        });
+      } else if (failed && node.peer->View(now_).failure != Code::kRefused) {
         audit_->Fail(fmt::format("peer {} failed: {}", node.index, e.text));
       }
     }
