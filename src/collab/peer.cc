@@ -367,6 +367,8 @@ void Peer::OnComputed(std::uint64_t job, JobResult result, Time now, Effects& ou
       if (kept_.size() > options_.keep_checkpoints) kept_.pop_front();
       if (kept_.size() == options_.keep_checkpoints && restore_.oldest != 0) {
         restore_.oldest = std::max(restore_.oldest, kept_.front() + 1);
+        std::erase_if(round_tiles_,
+                      [&](const auto& tile) { return tile.second.first < restore_.oldest; });
       }
       leaf_index_.clear();
       for (std::uint32_t i = 0; i < restore_.leaves.size(); ++i)

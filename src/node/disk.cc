@@ -14,6 +14,9 @@ using collab::Record;
 /// votes.log is cut back to the newest decision once it is this long.
 constexpr std::uint64_t kVotesLogBytes = 4U << 20;
 
+/// Ids of more rounds are kept only while their bytes are there.
+constexpr std::size_t kManyRounds = 1024;
+
 template <class... F>
 struct Overloaded : F... {
   using F::operator()...;
@@ -44,6 +47,10 @@ Status DiskExecutor::Write(const collab::Persist& persist) {
   LOOM_RETURN_IF_ERROR(folder_->records().AppendAndSync(bytes));
   const Hash id = RoundIdOf(record.body);
   round_ids_[record.body.round] = id;
+  while (round_ids_.size() > kManyRounds &&
+         !folder_->HasRound(round_ids_.begin()->first, round_ids_.begin()->second)) {
+    round_ids_.erase(round_ids_.begin());
+  }
   LOOM_RETURN_IF_ERROR(folder_->KeepOnlyRound(record.body.round, id));
   return folder_->votes().file_bytes() > kVotesLogBytes ? DropOldVotes() : Status{};
 }
