@@ -142,8 +142,12 @@ void SwarmTest::Resume(Peer& peer, const Setting& setting) {
 
 Peer& SwarmTest::Train(const std::string& name, const std::string& run_toml) {
   Peer& peer = Add(name);
-  Start(peer, {"train", run_toml}, {});
+  TrainAgain(peer, run_toml);
   return peer;
+}
+
+void SwarmTest::TrainAgain(Peer& peer, const std::string& run_toml) {
+  Start(peer, {"train", run_toml}, {});
 }
 
 void SwarmTest::Kill(Peer& peer) {
@@ -203,6 +207,7 @@ Ended SwarmTest::Run(const std::vector<std::string>& arguments, Duration limit) 
 
 void SwarmTest::OnEvent(Peer& peer, const json::Value& event) {
   const std::string kind = Text(event, "event");
+  ++peer.events;
   EXPECT_FALSE(peer.done) << peer.name << " says '" << kind << "' after it was done";
   if (kind == "invite" || kind == "started") {
     peer.id = Text(event, "peer");

@@ -30,12 +30,13 @@ struct Peer {
   std::string phase;
   std::uint64_t phase_round = 0;
   bool leading = false;
-  bool done = false;  ///< said its last word
+  bool done = false;         ///< said its last word
+  std::uint64_t events = 0;  ///< of this life
   std::vector<std::string> problems;
 
   bool running() const { return child != nullptr; }
   void Forget() {  ///< what the last life told
-    round = members = phase_round = 0;
+    round = members = phase_round = events = 0;
     phase.clear();
     leading = done = false;
   }
@@ -66,6 +67,7 @@ class SwarmTest : public ::testing::Test {
   void Resume(Peer& peer, const Setting& setting = {});
   /// loom train, also of a folder that has begun.
   Peer& Train(const std::string& name, const std::string& run_toml);
+  void TrainAgain(Peer& peer, const std::string& run_toml);
   /// kill -9, and the folder is free when it returns.
   void Kill(Peer& peer);
   /// Ctrl-C; the exit code.
