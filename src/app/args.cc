@@ -50,9 +50,32 @@ CLI::Validator WholeNumber() {
       "");
 }
 
-void PrintError(std::string_view verb, const Error& error, bool json) {
-  Print(stderr, "loom {}: {}\n", verb, error.message);
-  if (!error.hint.empty()) Print(stderr, "  hint: {}\n", error.hint);
+/// A next step for an error that came without one.
+std::string NextStep(std::string_view verb, Code code) {
+  switch (code) {
+    case Code::kNotFound:
+      return "check the spelling, and the folder that you are in";
+    case Code::kIo:
+      return "check that the path exists and that you may read and write there: ls -ld PATH";
+    case Code::kDiskFull:
+      return "make room there (df -h shows how much), then do the same again";
+    case Code::kUnreachable:
+    case Code::kTimeout:
+      return "try again; loom status and loom doctor say more";
+    case Code::kRefused:
+      return "ask an owner of the run";
+    case Code::kCorrupt:
+      return "bring back a copy; of a peer's folder, loom join INVITE into an empty one";
+    case Code::kInternal:
+      return "this is a defect of loom: please report it with the command line";
+    default:
+      return fmt::format("loom {} --help shows what it takes", verb);
+  }
+}
+
+void PrintError(std::string_view verb, Error error, bool json) {
+  if (error.hint.empty()) error.hint = NextStep(verb, error.code);
+  Print(stderr, "loom {}: {}\n  hint: {}\n", verb, error.message, error.hint);
   if (!json) return;
   const json::Object inner{{"code", json::Value(CodeName(error.code))},
                            {"message", json::Value(error.message)},
@@ -143,6 +166,8 @@ void Args::Option(const std::string& name, const std::string& value_name, double
 void Args::Flag(const std::string& name, bool& out, const std::string& help) {
   state_.app.add_flag(name, out, help);
 }
+
+std::string_view ProgramVersion() { return kVersion; }
 
 Status CheckRange(std::string_view option, std::uint64_t value, std::uint64_t low,
                   std::uint64_t high) {

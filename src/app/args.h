@@ -57,6 +57,8 @@ struct Verb {
 /// {"error": {...}}.
 int RunCommandLine(const std::vector<Verb>& verbs, int argc, const char* const* argv);
 
+/// "loom 0.1.0".
+std::string_view ProgramVersion();
 /// The exit code of an error.
 int ExitCode(Code code);
 /// kInvalid, naming the option, its value and the limits, unless low <= value <= high.

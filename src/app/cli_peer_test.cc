@@ -407,9 +407,9 @@ TEST_F(PeerVerbs, DoctorChecks) {
     failed = failed || result == "fail";
     EXPECT_TRUE(result == "pass" || !TextAt(check, "next").empty()) << names.back();
   }
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"libtorch", "blas", "cpu", "gpu", "memory", "disk", "fsync",
-                                      "files", "clock", "loopback", "ipv6", "owner_key"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"versions", "libtorch", "blas", "cpu", "gpu", "memory",
+                                             "disk", "disk_speed", "fsync", "files", "owner_key",
+                                             "clock", "loopback", "ipv6", "port", "dial_back"}));
   EXPECT_EQ(*first.Find("ok")->AsBool(), !failed);
   EXPECT_EQ(ran.code, failed ? 3 : 0) << ran.out;
   EXPECT_EQ(Run("doctor --dir " + Path("nowhere")).code, 3);

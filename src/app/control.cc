@@ -44,7 +44,8 @@ Result<json::Value> AskPeer(const std::string& dir, const json::Object& request,
   }
   const json::Value* ok = answer->Find("ok");
   if (ok != nullptr && ok->AsBool() != nullptr && !*ok->AsBool()) {
-    return MakeError(CodeNamed(TextOf(*answer, "code")), TextOf(*answer, "error"));
+    return MakeError(CodeNamed(TextOf(*answer, "code")), TextOf(*answer, "error"),
+                     TextOf(*answer, "hint"));
   }
   return *std::move(answer);
 }

@@ -130,6 +130,10 @@ Result<Listener> OpenListener(const SocketAddress& address, bool both) {
     if (code == EADDRINUSE) {
       error.code = Code::kConflict;
       error.hint = "another program uses this port; choose another with --listen HOST:PORT";
+    } else if (code == EADDRNOTAVAIL) {
+      error.hint = "give an address of this machine (ip address lists them), or *:PORT for all";
+    } else if (code == EACCES) {
+      error.hint = "ports below 1024 take root; choose a higher one with --listen HOST:PORT";
     }
     return error;
   }

@@ -1,6 +1,7 @@
 #include "net/tls.h"
 
 #include <openssl/bio.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <sys/auxv.h>
@@ -152,6 +153,11 @@ int CheckPeer(X509_STORE_CTX* store, void*) {
 struct TlsContext::State {
   std::unique_ptr<SSL_CTX, Free> ctx;
 };
+
+std::string TlsLibrary() {
+  const std::string text = OpenSSL_version(OPENSSL_VERSION);  // "OpenSSL 3.0.17 1 Jul 2025"
+  return text.substr(0, text.find(' ', text.find(' ') + 1));
+}
 
 TlsContext::TlsContext(const crypto::SigningKey& key) : state_(std::make_unique<State>()) {
   state_->ctx.reset(SSL_CTX_new(TLS_method()));

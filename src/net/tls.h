@@ -14,6 +14,9 @@
 
 namespace loom::net {
 
+/// The library behind it, as "OpenSSL 3.0.17".
+std::string TlsLibrary();
+
 /// Key, certificate and rules of one peer, shared by its connections.
 class TlsContext {
  public:

@@ -70,6 +70,12 @@ void Transport::SetPeerLimits(const PeerId& peer, RateLimits limits) {
   if (Peer* up = impl_->FindPeer(peer)) up->buckets.Set(limits);
 }
 
+void Transport::Probe(const std::string& address, const PeerId& expected,
+                      std::function<bool(const std::string& ip)> allowed, Probed done) {
+  impl_->Dial(address, expected,
+              std::make_shared<ProbeCall>(ProbeCall{std::move(allowed), std::move(done)}));
+}
+
 Result<std::vector<std::uint16_t>> Transport::Listen(const std::vector<std::string>& addresses) {
   return impl_->Listen(addresses);
 }

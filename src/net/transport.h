@@ -154,6 +154,14 @@ class Transport {
   /// how: kRefused (nothing listens there), kTimeout (no answer), kUnreachable (no way there).
   void Dial(const std::string& address, std::optional<PeerId> expected);
 
+  /// How far a Probe came: the step that failed and why; nothing when the expected peer answered.
+  using Probed = std::function<void(const std::optional<std::pair<DialStep, Error>>& failed)>;
+  /// Dials as Dial does, up to the proof of the peer's key, and hangs up. Of the endpoints that a
+  /// name has only those that `allowed` lets pass are touched. Nothing else is told; `done` is
+  /// called once, later.
+  void Probe(const std::string& address, const PeerId& expected,
+             std::function<bool(const std::string& ip)> allowed, Probed done);
+
   /// Queues a frame without a copy. False when the peer is not up, the queue is full, or the
   /// payload is over our own cap; nothing was sent then.
   [[nodiscard]] bool Send(const PeerId& peer, Channel channel, std::uint16_t type, Blob payload,

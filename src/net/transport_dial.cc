@@ -31,11 +31,13 @@ Error Joined(const std::vector<Error>& errors) {
 
 }  // namespace
 
-void Transport::Impl::Dial(std::string address, std::optional<PeerId> expected) {
+void Transport::Impl::Dial(std::string address, std::optional<PeerId> expected,
+                           std::shared_ptr<ProbeCall> probe) {
   const std::uint64_t id = next_number++;
   Dialling& dial = dials[id];
   dial.address = std::move(address);
   dial.expected = expected;
+  dial.probe = std::move(probe);
   crypto::RandomBytes(std::as_writable_bytes(std::span(&dial.session, 1)));
   auto where = HostPort::Parse(dial.address);
   if (!where) {
@@ -57,7 +59,20 @@ void Transport::Impl::Dial(std::string address, std::optional<PeerId> expected) 
       alive->FailDial(id, DialStep::kResolve, found.error());
       return;
     }
-    it->second.endpoints = *std::move(found);
+    Dialling& made = it->second;
+    made.endpoints = *std::move(found);
+    if (made.probe && !made.endpoints.empty()) {
+      const std::string first = made.endpoints.front().ip();
+      std::erase_if(made.endpoints, [&](const auto& e) { return !made.probe->allowed(e.ip()); });
+      if (made.endpoints.empty()) {
+        alive->FailDial(id, DialStep::kResolve,
+                        MakeError(Code::kInvalid,
+                                  fmt::format("{} stands for {}, which means nothing from here",
+                                              made.address, first),
+                                  "give the name the router's address on the internet"));
+        return;
+      }
+    }
     alive->ConnectNext(id);
   });
 }
@@ -124,6 +139,7 @@ void Transport::Impl::Connected(std::uint64_t id, std::size_t endpoint) {
   link.kind = made.kind;
   link.session = made.session;
   link.dial_address = made.address;
+  link.probe = made.probe;
   if (made.expected) link.peer = *made.expected;
   const auto connection = link.connection;
   connection->Start();
@@ -149,6 +165,10 @@ void Transport::Impl::FailDial(std::uint64_t id, DialStep step, Error error) {
   if (node.empty()) return;
   const Dialling& dial = node.mapped();
   CancelTimers(dial);
+  if (dial.probe) {
+    dial.probe->done(std::pair(step, std::move(error)));
+    return;
+  }
   if (dial.kind == ConnectionKind::kBulk) {
     LosePeer(*dial.expected, std::nullopt, fmt::format("no bulk connection: {}", error.message));
     return;
@@ -160,7 +180,12 @@ void Transport::Impl::FailLink(Link& link, DialStep step, Error error) {
   const std::string address = link.dial_address;
   const bool bulk = link.kind == ConnectionKind::kBulk;
   const PeerId peer = link.peer;
+  const auto probe = link.probe;
   Drop(*link.connection);
+  if (probe) {
+    probe->done(std::pair(step, std::move(error)));
+    return;
+  }
   if (bulk) {
     LosePeer(peer, std::nullopt, fmt::format("no bulk connection: {}", error.message));
     return;

@@ -160,6 +160,11 @@ void Transport::Impl::OnSecure(Connection& connection) {
   link->state = LinkState::kAwaitHello;
   link->peer = crypto::PeerIdOf(connection.peer_key());
   if (connection.accepted()) return;
+  if (const auto probe = link->probe) {  // the key is proved: that was the question
+    DropGently(connection);
+    probe->done(std::nullopt);
+    return;
+  }
   if (link->kind == ConnectionKind::kControl) {
     const Peer* up = FindPeer(link->peer);
     bool other_way = up != nullptr && !up->silent;

@@ -42,6 +42,12 @@ enum class LinkState : std::uint8_t {
   kUp,
 };
 
+/// Of a dial that only asks whether the peer can be reached that way.
+struct ProbeCall {
+  std::function<bool(const std::string& ip)> allowed;
+  Transport::Probed done;
+};
+
 struct Link {
   std::shared_ptr<Connection> connection;
   LinkState state = LinkState::kSecuring;
@@ -53,6 +59,7 @@ struct Link {
   Hello hello;               ///< once received
   std::string dial_address;  ///< as the caller wrote it; empty when accepted
   Reactor::TimerId deadline = 0;
+  std::shared_ptr<ProbeCall> probe;
 };
 
 /// A TCP connection in the making: the endpoints that the name has, tried side by side.
@@ -71,6 +78,7 @@ struct Dialling {
   std::map<std::size_t, Attempt> attempts;  ///< by the endpoint's place
   std::vector<Error> errors;
   Reactor::TimerId timer = 0;  ///< of the look-up, then of the stagger
+  std::shared_ptr<ProbeCall> probe;
 };
 
 struct Buckets {
@@ -137,7 +145,8 @@ struct Transport::Impl final : ConnectionHost, std::enable_shared_from_this<Tran
   void DropGently(Connection& connection);
 
   // transport_dial.cc
-  void Dial(std::string address, std::optional<PeerId> expected);
+  void Dial(std::string address, std::optional<PeerId> expected,
+            std::shared_ptr<ProbeCall> probe = nullptr);
   void DialBulk(Peer& peer);
   void ConnectNext(std::uint64_t dial);
   void Connected(std::uint64_t dial, std::size_t endpoint);

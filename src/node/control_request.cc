@@ -13,7 +13,7 @@ namespace {
 
 using Verb = ControlRequest::Verb;
 
-constexpr std::array<std::pair<std::string_view, Verb>, 9> kVerbs = {
+constexpr std::array<std::pair<std::string_view, Verb>, 10> kVerbs = {
     {{"status", Verb::kStatus},
      {"invite", Verb::kInvite},
      {"pause", Verb::kPause},
@@ -22,7 +22,8 @@ constexpr std::array<std::pair<std::string_view, Verb>, 9> kVerbs = {
      {"finish", Verb::kFinish},
      {"order", Verb::kOrder},
      {"reset", Verb::kReset},
-     {"delegate", Verb::kDelegate}}};
+     {"delegate", Verb::kDelegate},
+     {"checkup", Verb::kCheckup}}};
 constexpr std::uint64_t kMostUses = 100'000;
 
 std::uint64_t NumberIn(const json::Value& object, std::string_view key, std::uint64_t otherwise) {

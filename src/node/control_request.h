@@ -22,7 +22,8 @@ struct ControlRequest {
     kFinish,
     kOrder,
     kReset,
-    kDelegate
+    kDelegate,
+    kCheckup
   };
   Verb verb = Verb::kStatus;
   std::int64_t seconds = 7 * 24 * 3600;  ///< kInvite: how long it is good for, 0 .. INT64_MAX / 2

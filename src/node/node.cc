@@ -37,6 +37,20 @@ Result<crypto::SigningKey> PeerKey(const std::string& dir, bool had_one) {
   return made;
 }
 
+/// Whether `announce` is something that others can dial.
+Status CheckAnnounce(const std::string& announce) {
+  if (announce.empty()) return {};
+  const auto address = swarm::ParseAddress(announce);
+  if (!address) {
+    return MakeError(Code::kInvalid, "announce: " + address.error().message, address.error().hint);
+  }
+  if (address->MeansSomething(true)) return {};
+  return MakeError(
+      Code::kInvalid,
+      fmt::format("announce: nobody can dial {}: it stands for no single machine", announce),
+      "give the name or address, with the port, under which others reach this one");
+}
+
 /// Whether a record of the folder's run lists this peer.
 bool ListsPeer(store::PeerFolder& folder, const PeerId& id) {
   const auto lists = [&](ByteView encoded) {
@@ -87,6 +101,7 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
                        "greetings and heartbeats alone need that much");
     }
   }
+  LOOM_RETURN_IF_ERROR(CheckAnnounce(options.local.announce));
   LOOM_ASSIGN(store::PeerFolder folder,
               store::PeerFolder::Open(
                   Disk(), options.dir,
@@ -101,14 +116,8 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
       if (!kept->empty()) options.listen = {std::string(AsText(*kept))};
     }
   }
-  const std::string listen = options.listen.empty() ? "" : options.listen[0];
-  LOOM_RETURN_IF_ERROR(folder.WriteKey("listen", AsBytes(listen)));
-  const std::string local = train::WriteLocal(options.local);
-  LOOM_RETURN_IF_ERROR(folder.WriteKey(kLocalKey, AsBytes(local)));
-  if (!options.invite_token.empty()) {
-    LOOM_RETURN_IF_ERROR(folder.WriteKey("invite", AsBytes(options.invite_token)));
-  } else if (const auto kept = folder.ReadKey("invite")) {  // killed before it was listed, say
-    options.invite_token = std::string(AsText(*kept));
+  if (const auto kept = folder.ReadKey("invite"); kept && options.invite_token.empty()) {
+    options.invite_token = std::string(AsText(*kept));  // killed before it was listed, say
   }
   std::unique_ptr<Node> node(new Node(std::move(options), std::move(folder), std::move(key)));
   for (const std::string& note : node->folder_.notes()) Log(LogLevel::kWarn, "folder", "{}", note);
@@ -162,6 +171,7 @@ void Node::BuildTransport(const RunId& run) {
   transport.run = run;
   transport.generation = 1;
   transport.version = "loom 0.1";
+  transport.features = kAnswersDialBack;
   transport.total = {options_.local.max_up, options_.local.max_down};
   transport.control_caps = {64U << 20, {}};
   transport.bulk_caps = {8U << 20, {}};
@@ -171,10 +181,23 @@ void Node::BuildTransport(const RunId& run) {
   transport_->SetAdmitHello([this](const net::PeerInfo& peer) { return AdmitPeer(peer); });
 }
 
+// What this start was told, for later ones; a start that fails before changes nothing.
+Status Node::KeepChoices() {
+  const std::string listen = options_.listen.empty() ? "" : options_.listen[0];
+  LOOM_RETURN_IF_ERROR(folder_.WriteKey("listen", AsBytes(listen)));
+  const std::string local = train::WriteLocal(options_.local);
+  LOOM_RETURN_IF_ERROR(folder_.WriteKey(kLocalKey, AsBytes(local)));
+  if (options_.invite_token.empty()) return {};
+  return folder_.WriteKey("invite", AsBytes(options_.invite_token));
+}
+
 // The port is chosen once and kept, so that invites and the others' address books stay right.
 Result<std::vector<std::uint16_t>> Node::Listen() {
   if (!transport_) BuildTransport(run_ ? run_->id : options_.invite->run);
-  if (options_.listen.empty()) return std::vector<std::uint16_t>{};
+  if (options_.listen.empty()) {
+    LOOM_RETURN_IF_ERROR(KeepChoices());
+    return std::vector<std::uint16_t>{};
+  }
   std::vector<std::string> kept = options_.listen;
   if (const auto port = folder_.ReadKey("port")) {
     for (std::string& address : kept) {
@@ -183,11 +206,21 @@ Result<std::vector<std::uint16_t>> Node::Listen() {
     }
   }
   auto bound = transport_->Listen(kept);
-  if (!bound && kept != options_.listen) bound = transport_->Listen(options_.listen);
+  if (!bound && kept != options_.listen) {
+    const std::string why = bound.error().message;
+    bound = transport_->Listen(options_.listen);
+    if (bound) {
+      Say(
+          fmt::format("The port of the last start is taken ({}). This peer listens on port {} now: "
+                      "a router's forward or an earlier invite does not lead there.",
+                      why, bound->front()));
+    }
+  }
   if (!bound) return std::move(bound).error();
   ports_ = *bound;
   const std::string port = std::to_string(ports_[0]);
   LOOM_RETURN_IF_ERROR(folder_.WriteKey("port", AsBytes(port)));
+  LOOM_RETURN_IF_ERROR(KeepChoices());
   RefreshOwnAddresses(reactor_.Now());
   return ports_;
 }
@@ -254,6 +287,7 @@ void Node::Tick() {
   RefreshOwnAddresses(now);
   DialDue();
   ShowSearch(now);
+  CheckupTick(now);
   if (peer_) {
     Step([](collab::Peer& core, Time at, collab::Effects& out) { core.OnTick(at, out); });
     if (peer_->state() == collab::PeerState::kStopped ||

@@ -20,8 +20,10 @@
 #include "collab/peer.h"
 #include "net/control_socket.h"
 #include "net/transport.h"
+#include "node/checkup.h"
 #include "node/control_request.h"
 #include "node/data_writer.h"
+#include "node/dial_back.h"
 #include "node/disk.h"
 #include "node/node_messages.h"
 #include "node/reach.h"
@@ -94,7 +96,7 @@ class Node final : public net::TransportEvents {
   void OnFrame(const PeerId& peer, net::Channel channel, net::Frame frame) override;
   void OnPeerSilent(const PeerId& peer) override;
   void OnPeerHeard(const PeerId& peer) override;
-  void OnDialFailed(const std::string& address, net::DialStep step, const Error& error) override;
+  void OnDialFailed(const std::string& address, net::DialStep failed, const Error& why) override;
   void OnRefused(const std::string& remote, const std::string& text) override;
   void OnSendSpace(const PeerId& peer, net::Channel channel) override;
 
@@ -103,6 +105,7 @@ class Node final : public net::TransportEvents {
 
   // node.cc: life
   void BuildTransport(const RunId& run);
+  Status KeepChoices();
   void Tick();
   void DialDue();
   void Stop(NodeEnd end);
@@ -122,12 +125,20 @@ class Node final : public net::TransportEvents {
   void OnDelegation(const swarm::Delegation& delegation);
   Status DelegateTo(const std::string& peer, std::int64_t seconds);
 
+  // node_checkup.cc: whether the others reach this peer, asked by loom doctor
+  void BeginCheckup(net::ControlServer::Reply reply);
+  void OnView(const PeerId& from, const View& view);
+  void OnDialedBack(const PeerId& from, const DialedBack& back);
+  void OnDialBack(const PeerId& from, const DialBack& ask);
+  void CheckupTick(Time now);
+
   // node_links.cc: where this peer and the others can be reached
   void RefreshOwnAddresses(Time now);
   void LearnInvite(const swarm::Invite& invite);
   void LearnAddresses(const net::PeerInfo& peer);
   void TellAddresses(const net::PeerInfo& newcomer);
   void OnAddresses(const PeerId& from, const Addresses& told);
+  std::optional<Error> OwnAddressToo(const std::string& text) const;
   void ShowSearch(Time now);
 
   // node_bootstrap.cc: a joiner's way to the run's constant parts
@@ -205,6 +216,9 @@ class Node final : public net::TransportEvents {
   std::vector<swarm::Address> own_addresses_;
   Time own_addresses_read_{};
   Reach reach_;
+  std::map<PeerId, Neighbour> neighbours_;  ///< everybody connected
+  DialBackDesk dial_backs_;
+  std::optional<Checkup> checkup_;
   std::vector<std::uint16_t> ports_;
   std::unique_ptr<collab::Peer> peer_;
   std::uint64_t core_life_ = 0;  ///< of peer_: what an earlier one asked for is not its answer

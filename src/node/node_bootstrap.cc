@@ -66,6 +66,16 @@ void Node::OnNodeMessage(const PeerId& from, NodeMessage message) {
     OnAddresses(from, *told);
   } else if (const auto* delegate = std::get_if<Delegate>(&message)) {
     OnDelegation(delegate->delegation);
+  } else if (std::holds_alternative<GetView>(message)) {
+    const auto it = neighbours_.find(from);
+    const bool known = it != neighbours_.end() && it->second.remote.has_value();
+    SendNode(from, View{reactor_.WallSeconds(), known ? it->second.remote->ToString() : ""});
+  } else if (const auto* view = std::get_if<View>(&message)) {
+    OnView(from, *view);
+  } else if (const auto* ask = std::get_if<DialBack>(&message)) {
+    OnDialBack(from, *ask);
+  } else if (const auto* back = std::get_if<DialedBack>(&message)) {
+    OnDialedBack(from, *back);
   }
 }
 

@@ -11,7 +11,8 @@ void Node::OnControl(const std::string& line, const net::ControlServer::Reply& r
     if (!result) {
       result = json::Object{{"ok", json::Value(false)},
                             {"code", json::Value(std::string(CodeName(result.error().code)))},
-                            {"error", json::Value(result.error().ToString())}};
+                            {"error", json::Value(result.error().message)},
+                            {"hint", json::Value(result.error().hint)}};
     }
     reply(json::Dump(json::Value(std::move(*result))));
   };
@@ -24,14 +25,20 @@ void Node::OnControl(const std::string& line, const net::ControlServer::Reply& r
     answer(StatusJson());
     return;
   }
+  if (request->verb == Verb::kCheckup) {
+    BeginCheckup(reply);
+    return;
+  }
   if (!peer_) {
     answer(MakeError(Code::kConflict, "this peer is still starting", "try again in a moment"));
     return;
   }
   const Time now = reactor_.Now();
+  const std::size_t members = peer_->chain().head().body.members.size();
   collab::Effects effects;
   switch (request->verb) {
     case Verb::kStatus:
+    case Verb::kCheckup:
       break;
     case Verb::kInvite:
       if (auto invite = MakeInvite(request->seconds, request->uses); !invite) {
@@ -66,7 +73,8 @@ void Node::OnControl(const std::string& line, const net::ControlServer::Reply& r
   }
   Carry(std::move(effects));
   answer(json::Object{{"ok", json::Value(true)},
-                      {"state", json::Value(std::string(collab::PeerStateName(peer_->state())))}});
+                      {"state", json::Value(std::string(collab::PeerStateName(peer_->state())))},
+                      {"members", json::Value(static_cast<std::uint64_t>(members))}});
 }
 
 }  // namespace loom::node

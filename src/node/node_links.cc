@@ -1,4 +1,6 @@
 // What the transport tells: links that come and go, and the frames that arrive over them.
+#include <algorithm>
+
 #include "base/log.h"
 #include "node/interfaces.h"
 #include "node/node.h"
@@ -43,6 +45,8 @@ void Node::LearnAddresses(const net::PeerInfo& info) {
     if (address && address->MeansSomething(over_loopback)) claimed.push_back(*address);
   }
   directory_.Claims(info.id, claimed);
+  neighbours_[info.id] = {claimed, remote ? std::optional(*remote) : std::nullopt, info.features,
+                          info.version};
   if (!info.dialled_by_us && remote && info.listen_port != 0) {
     const swarm::Address observed{remote->host, info.listen_port};
     directory_.Learn(info.id, observed, swarm::AddressSource::kObserved, claimed.size());
@@ -122,6 +126,7 @@ void Node::OnPeerDown(const PeerId& peer, net::DownReason reason, const std::str
   if (stopping_) return;
   up_.erase(peer);
   same_machine_.erase(peer);
+  neighbours_.erase(peer);
   if (up_.empty()) alone_since_ = reactor_.Now();
   directory_.Closed(peer, reactor_.Now());
   const bool refused = reason == net::DownReason::kRefusedRedial;
@@ -178,23 +183,38 @@ void Node::OnPeerHeard(const PeerId& peer) {
   });
 }
 
-void Node::OnDialFailed(const std::string& address, net::DialStep step, const Error& error) {
+// Another home may use the same private addresses: what is found there is this machine itself.
+std::optional<Error> Node::OwnAddressToo(const std::string& text) const {
+  const auto address = swarm::ParseAddress(text);
+  if (!address || address->Scope() != swarm::AddressScope::kPrivate) return std::nullopt;
+  const bool own = std::any_of(own_addresses_.begin(), own_addresses_.end(),
+                               [&](const auto& a) { return a.host == address->host; });
+  if (!own) return std::nullopt;
+  return MakeError(Code::kConflict, fmt::format("{} is an address of this machine, too", text));
+}
+
+void Node::OnDialFailed(const std::string& address, net::DialStep failed, const Error& why) {
+  const auto own = failed == net::DialStep::kConnect || failed == net::DialStep::kPin
+                       ? OwnAddressToo(address)
+                       : std::nullopt;
   const auto it = dialling_.find(address);
   if (it != dialling_.end()) {
-    const bool connecting = step == net::DialStep::kConnect;
-    const auto why = connecting && error.code == Code::kRefused       ? swarm::TryResult::kNobody
-                     : connecting && error.code == Code::kUnreachable ? swarm::TryResult::kNoRoute
-                                                                      : swarm::TryResult::kFailed;
-    directory_.Failed(it->second.address, why, reactor_.Now());
+    const bool connecting = failed == net::DialStep::kConnect;
+    const auto result = connecting && why.code == Code::kRefused       ? swarm::TryResult::kNobody
+                        : connecting && why.code == Code::kUnreachable ? swarm::TryResult::kNoRoute
+                                                                       : swarm::TryResult::kFailed;
+    directory_.Failed(it->second.address, result, reactor_.Now());
     const PeerId expected = it->second.peer;
     dialling_.erase(it);
-    if (why == swarm::TryResult::kNobody && !expected.IsZero() &&
+    if (result == swarm::TryResult::kNobody && !expected.IsZero() &&
         directory_.NobodyThere(expected)) {
       Step([&](collab::Peer& core, Time now, collab::Effects& out) {
         core.OnNobodyThere(expected, now, out);
       });
     }
   }
+  const net::DialStep step = own ? net::DialStep::kConnect : failed;
+  const Error& error = own ? *own : why;
   Log(LogLevel::kDebug, "net", "{}: {} failed: {}", address, net::DialStepName(step),
       error.message);
   if (reach_.Failed(address, step, error)) {

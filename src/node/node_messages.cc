@@ -2,11 +2,39 @@
 
 #include <algorithm>
 
+#include "net/hello.h"
+
 namespace loom::node {
 namespace {
 
 constexpr std::size_t kMaxRecord = 8U << 20;
 constexpr std::size_t kMaxListBytes = 64U << 20;
+constexpr std::size_t kMaxAddressText = swarm::kMaxHostLength + 16;
+constexpr std::size_t kMaxText = 512;
+
+Result<DialedBack> ReadDialedBack(wire::Reader& in) {
+  DialedBack back;
+  const auto address = swarm::ParseAddress(in.Text(kMaxAddressText));
+  if (address) {
+    back.address = *address;
+  } else {
+    in.Fail("no address");
+  }
+  const auto outcome = in.Int<std::uint8_t>();
+  const auto step = in.Int<std::uint8_t>();
+  const auto code = in.Int<std::uint8_t>();
+  if (outcome > static_cast<std::uint8_t>(DialedBack::Outcome::kNotTried) ||
+      step > static_cast<std::uint8_t>(net::DialStep::kHello) ||
+      code > static_cast<std::uint8_t>(Code::kInternal)) {
+    in.Fail("an unknown outcome");
+  }
+  back.text = net::CleanText(in.Text(kMaxText));
+  LOOM_RETURN_IF_ERROR(in.Finish("dialed_back"));
+  back.outcome = static_cast<DialedBack::Outcome>(outcome);
+  back.step = static_cast<net::DialStep>(step);
+  back.code = static_cast<Code>(code);
+  return back;
+}
 
 }  // namespace
 
@@ -33,6 +61,17 @@ Bytes EncodeNodeMessage(const NodeMessage& message) {
       out.Id(entry.peer);
       out.Text(entry.address.ToString());
     }
+  } else if (const auto* view = std::get_if<View>(&message)) {
+    out.Int(static_cast<std::uint64_t>(view->now));
+    out.Text(view->address);
+  } else if (const auto* back = std::get_if<DialBack>(&message)) {
+    out.Text(back->address.ToString());
+  } else if (const auto* dialed = std::get_if<DialedBack>(&message)) {
+    out.Text(dialed->address.ToString());
+    out.Int(static_cast<std::uint8_t>(dialed->outcome));
+    out.Int(static_cast<std::uint8_t>(dialed->step));
+    out.Int(static_cast<std::uint8_t>(dialed->code));
+    out.Text(net::CleanText(dialed->text));
   }
   if (const auto* delegate = std::get_if<Delegate>(&message))
     return EncodeDelegation(delegate->delegation);
@@ -98,7 +137,7 @@ Result<NodeMessage> DecodeNodeMessage(std::uint16_t type, ByteView bytes) {
       for (std::size_t i = 0; i < count && in.ok(); ++i) {
         Addresses::Entry entry;
         entry.peer = in.GetId<PeerTag>();
-        auto address = swarm::ParseAddress(in.Text(swarm::kMaxHostLength + 16));
+        auto address = swarm::ParseAddress(in.Text(kMaxAddressText));
         if (!address) continue;
         entry.address = *address;
         addresses.entries.push_back(std::move(entry));
@@ -109,6 +148,26 @@ Result<NodeMessage> DecodeNodeMessage(std::uint16_t type, ByteView bytes) {
     case 5: {
       LOOM_ASSIGN(const swarm::Delegation delegation, DecodeDelegation(bytes));
       return NodeMessage(Delegate{delegation});
+    }
+    case 6:
+      LOOM_RETURN_IF_ERROR(in.Finish("get_view"));
+      return NodeMessage(GetView{});
+    case 7: {
+      View view;
+      view.now = static_cast<std::int64_t>(in.Int<std::uint64_t>() & INT64_MAX);
+      view.address = net::CleanText(in.Text(kMaxAddressText));
+      LOOM_RETURN_IF_ERROR(in.Finish("view"));
+      return NodeMessage(std::move(view));
+    }
+    case 8: {
+      const std::string text(in.Text(kMaxAddressText));
+      LOOM_RETURN_IF_ERROR(in.Finish("dial_back"));
+      LOOM_ASSIGN(swarm::Address address, swarm::ParseAddress(text));
+      return NodeMessage(DialBack{std::move(address)});
+    }
+    case 9: {
+      LOOM_ASSIGN(DialedBack back, ReadDialedBack(in));
+      return NodeMessage(std::move(back));
     }
     default:
       return MakeError(Code::kInvalid, fmt::format("unknown message type {}", type));

@@ -4,14 +4,24 @@ namespace loom::node {
 
 using net::DialStep;
 
+namespace {
+
+swarm::AddressScope ScopeOf(const std::string& address) {
+  const auto parsed = swarm::ParseAddress(address);
+  return parsed ? parsed->Scope() : swarm::AddressScope::kGlobal;
+}
+
+}  // namespace
+
 std::string FailureName(DialStep step, Code code) {
   switch (step) {
     case DialStep::kResolve:
       return code == Code::kTimeout ? "name look-up timed out" : "name look-up failed";
     case DialStep::kConnect:
-      return code == Code::kRefused   ? "connect refused"
-             : code == Code::kTimeout ? "connect timed out"
-                                      : "network unreachable";
+      return code == Code::kRefused    ? "connect refused"
+             : code == Code::kTimeout  ? "connect timed out"
+             : code == Code::kConflict ? "this machine's own address"
+                                       : "network unreachable";
     case DialStep::kTls:
       return code == Code::kTimeout ? "TLS handshake timed out" : "TLS handshake failed";
     case DialStep::kPin:
@@ -22,7 +32,12 @@ std::string FailureName(DialStep step, Code code) {
   return "failed";
 }
 
-std::string NextStep(DialStep step, Code code) {
+std::string NextStep(DialStep step, Code code, swarm::AddressScope scope) {
+  if (step == DialStep::kConnect && scope == swarm::AddressScope::kPrivate &&
+      code != Code::kConflict) {
+    return "none, if that member is elsewhere: a private address works within its own network or "
+           "VPN only";
+  }
   switch (step) {
     case DialStep::kResolve:
       return "check the spelling of the name and this machine's DNS: getent hosts NAME";
@@ -34,6 +49,10 @@ std::string NextStep(DialStep step, Code code) {
       if (code == Code::kTimeout) {
         return "nothing answers: is the address right, and does a router or firewall there let the "
                "port in (port forward, VPN)?";
+      }
+      if (code == Code::kConflict) {
+        return "none, if that member is elsewhere: its home uses the same private addresses as "
+               "this one, and only an address on the internet or a VPN leads there";
       }
       return "this machine has no way there: is it online, and does it have IPv6 (for an address "
              "in "
@@ -83,7 +102,7 @@ std::string Reach::Text() const {
     }
     text += fmt::format("\n  {}{}: {}: {}\n      next: {}", address, whose,
                         FailureName(*known.step, known.error.code), known.error.message,
-                        NextStep(*known.step, known.error.code));
+                        NextStep(*known.step, known.error.code, ScopeOf(address)));
   }
   return text.empty() ? "\n  no address was known" : text;
 }
@@ -98,7 +117,8 @@ json::Object Reach::Json(const std::string& address) const {
           {"step", json::Value(failed ? std::string(net::DialStepName(*known.step)) : "trying")},
           {"code", json::Value(failed ? std::string(CodeName(known.error.code)) : "")},
           {"error", json::Value(failed ? known.error.message : "")},
-          {"next", json::Value(failed ? NextStep(*known.step, known.error.code) : "")},
+          {"next",
+           json::Value(failed ? NextStep(*known.step, known.error.code, ScopeOf(address)) : "")},
           {"times", json::Value(std::uint64_t{known.times})}};
 }
 

@@ -12,13 +12,15 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "net/transport.h"
+#include "swarm/address.h"
 
 namespace loom::node {
 
 /// The step and its failure in a few words: "connect timed out", "wrong peer key".
 std::string FailureName(net::DialStep step, Code code);
-/// What to do about it.
-std::string NextStep(net::DialStep step, Code code);
+/// What to do about it. kConflict of a connect: the address is this machine's own as well.
+std::string NextStep(net::DialStep step, Code code,
+                     swarm::AddressScope scope = swarm::AddressScope::kGlobal);
 
 class Reach {
  public:

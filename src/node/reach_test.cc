@@ -62,6 +62,16 @@ TEST(Reach, EveryAddressIsNamedWithItsStepAndTheNextStep) {
   EXPECT_EQ(reach.Json().size(), kinds.size());
 }
 
+TEST(Reach, OfAPrivateAddressItIsSaidWhereItWorks) {
+  Reach reach;
+  reach.Trying("192.168.1.10:4711", Id(1));
+  reach.Failed("192.168.1.10:4711", DialStep::kConnect, MakeError(Code::kTimeout, "late"));
+  EXPECT_NE(reach.Text().find("within its own network or VPN only"), std::string::npos);
+  reach.Failed("192.168.1.10:4711", DialStep::kConnect, MakeError(Code::kConflict, "ours"));
+  EXPECT_NE(reach.Text().find("this machine's own address"), std::string::npos) << reach.Text();
+  EXPECT_NE(reach.Text().find("same private addresses"), std::string::npos) << reach.Text();
+}
+
 TEST(Reach, WhatHasNoOutcomeYetIsNamedToo) {
   Reach reach;
   EXPECT_NE(reach.Text().find("no address"), std::string::npos);
