@@ -524,5 +524,39 @@ TEST(SwarmTest, R35TheLastCarrierOfAPairIsNamedByAll) {
   ExpectClean(world);
 }
 
+// A rented machine that only forwards: paused, it carries for two members who go on, and they name
+// it.
+TEST(SwarmTest, R35WhoIsPausedCarriesAndIsNamed) {
+  WorldOptions options = SmallWorld(79);
+  options.peers = 3;
+  options.config.rounds = 0;
+  World world(options);
+  world.CutLink(0, 1, false);
+  for (std::size_t i = 0; i < 3; ++i) world.Start(i);
+  const auto both = [&](const auto& holds) { return holds(0) && holds(1); };
+  const auto members = [&](std::size_t i) { return world.PeerAt(i).applied().body.members.size(); };
+  ASSERT_TRUE(world.RunUntil([&] { return members(2) == 3; }, 100s));
+  ASSERT_TRUE(world
+                  .Ask(2,
+                       [](collab::Peer& peer, Time now, collab::Effects& out) -> Status {
+                         peer.Pause(true, now, out);
+                         return {};
+                       })
+                  .ok());
+  ASSERT_TRUE(world.RunUntil([&] { return both([&](auto i) { return members(i) == 2; }); }, 100s));
+  const Round round = world.PeerAt(0).applied().body.round;
+  EXPECT_TRUE(world.RunUntil(
+      [&] {
+        return both([&](std::size_t i) {
+          const collab::PeerView view = world.PeerAt(i).View(world.now());
+          return view.head.round >= round + 3 && view.isolations.now.groups.empty() &&
+                 view.isolations.by_one.size() == 1 &&
+                 view.isolations.by_one[0].without == world.IdOf(2);  // of two, the senior goes on
+        });
+      },
+      100s));
+  ExpectClean(world);
+}
+
 }  // namespace
 }  // namespace loom::sim

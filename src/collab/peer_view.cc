@@ -164,7 +164,7 @@ void Peer::Problem(const PeerId& peer, std::string text, Effects& out) const {
   out.push_back(Tell{{Event::Kind::kProblem, state_round_, peer, std::move(text)}});
 }
 
-// What the members here say of their links (R35).
+// What the members here say of their links (R35), and those who are paused: they carry, too.
 LinkReports Peer::Links() const {
   LinkReports reports;
   for (const Member& m : chain_.head().body.members) {
@@ -177,16 +177,23 @@ LinkReports Peer::Links() const {
       reports[m.id] = {links.begin(), links.end()};
     }
   }
+  for (const auto& [peer, remote] : remotes_) {
+    if (!remote.greeted || !remote.hello.paused || !direct_.contains(peer)) continue;
+    reports[peer] = {remote.hello.links.begin(), remote.hello.links.end()};
+  }
+  if (paused_) {
+    const Hello own = MyHello();
+    reports[env_.self] = {own.links.begin(), own.links.end()};
+  }
   return reports;
 }
 
-// Members whose single loss would leave nobody who reaches a quorum, by links and carriers.
+// Whose single loss would leave nobody who reaches a quorum, by links and carriers.
 std::vector<PeerId> Peer::CriticalNow(const Isolations& isolations) const {
   const std::vector<Member>& members = applied().body.members;
   const std::set<PeerId> voters = Voters();
   std::vector<PeerId> critical = Critical(members, voters, chain_.config().quorum);
   for (const Isolation& isolation : isolations.by_one) {
-    if (!voters.contains(isolation.without)) continue;
     const bool some_quorum = std::any_of(voters.begin(), voters.end(), [&](const PeerId& voter) {
       if (voter == isolation.without) return false;
       std::set<PeerId> reached = voters;

@@ -37,6 +37,10 @@ void Directory::Learn(const PeerId& peer, const Address& address, AddressSource 
   const auto known = entries_.find(address);
   if (known != entries_.end()) {
     Entry& entry = known->second;
+    // Two homes may use the same private address, and anybody can say anything: the one whose key
+    // answered there keeps it while it is connected.
+    const bool proved = entry.worked && connected_.contains(entry.peer);
+    if (proved && !peer.IsZero() && peer != entry.peer) return;
     if (source >= entry.source) {
       entry.source = source;
       entry.order = place;

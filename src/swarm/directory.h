@@ -53,7 +53,8 @@ class Directory {
   Directory(const PeerId& self, std::uint64_t seed) : self_(self), seed_(seed) {}
 
   /// Adds or improves an address. Our own id, what means nothing on any machine, and what exceeds
-  /// the caps is left out (gossip first). `order`: its place in the list it came in, best first.
+  /// the caps is left out (gossip first), and so is where another, connected peer was found.
+  /// `order`: its place in the list it came in, best first.
   void Learn(const PeerId& peer, const Address& address, AddressSource source,
              std::size_t order = 0);
   /// All that a peer says of itself now, best first; what it said before sinks to gossip.

@@ -47,6 +47,20 @@ TEST(Directory, TriesBetterSourcesFirstAndBacksOff) {
   EXPECT_EQ(due[0].address, At("gossip:1")) << "what worked comes first";
 }
 
+TEST(Directory, WhereAConnectedPeerWasFoundIsNotSomebodyElses) {
+  Directory directory(Peer(0), 3);
+  const Address same = At("192.168.1.10:4711");  // both homes use it
+  directory.Claims(Peer(1), {same});
+  ASSERT_EQ(directory.Due({}, 10).size(), 1u);
+  directory.Connected(same, Peer(1));
+  directory.Claims(Peer(2), {same, At("203.0.113.3:4711")});
+  EXPECT_EQ(directory.AddressesOf(Peer(1)), std::vector<Address>{same});
+  EXPECT_EQ(directory.AddressesOf(Peer(2)), std::vector<Address>{At("203.0.113.3:4711")});
+  directory.Closed(Peer(1), {});
+  directory.Claims(Peer(2), {same});
+  EXPECT_EQ(directory.AddressesOf(Peer(1)).size(), 0u) << "it may have moved there";
+}
+
 TEST(Directory, TheAddressesOfAPeerAreTriedSideBySideInTheOrderItGave) {
   Directory directory(Peer(0), 3);
   const std::vector<Address> told{At("10.8.0.1:1"), At("192.168.1.2:1"), At("[2001:db8::1]:1")};
