@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/printable.h"
 #include "base/result.h"
 #include "base/time.h"
 
@@ -39,8 +40,9 @@ std::string_view CodeName(Code code) {
   return "unknown";
 }
 
+// It may quote any bytes of a peer or a file.
 std::string Error::ToString() const {
-  return hint.empty() ? message : fmt::format("{} (hint: {})", message, hint);
+  return Printable(hint.empty() ? message : fmt::format("{} (hint: {})", message, hint));
 }
 
 Error Error::Context(std::string_view context) && {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "base/id.h"
+#include "base/printable.h"
 #include "base/queue.h"
 #include "base/result.h"
 #include "base/time.h"
@@ -51,6 +52,19 @@ TEST(Time, BootClockMovesForward) {
   const Time a = SystemClock().Now();
   EXPECT_LE(a, SystemClock().Now());
   EXPECT_EQ(FromSeconds(1.5), 1500ms);
+}
+
+TEST(Printable, AStrangersTextIsOneLine) {
+  EXPECT_EQ(OneLine("caf\xC3\xA9 \xE2\x82\xAC"), "caf\xC3\xA9 \xE2\x82\xAC");
+  EXPECT_EQ(OneLine("a\nb\x1B[31m\x7F"), "a?b?[31m?");
+  EXPECT_EQ(OneLine("\xC2\x9B"), "?");  // the C1 form of ESC [
+  EXPECT_EQ(OneLine("a\xFF\xC3"), "a??");
+  EXPECT_EQ(OneLine("abc\xC3\xA9", 4), "abc");
+}
+
+TEST(Printable, AnErrorIsFitForATerminal) {
+  const Error error = MakeError(Code::kInvalid, "key '\x1B[2J\xFF\xC3\xA9'\nnext line", "a\rb");
+  EXPECT_EQ(error.ToString(), "key '?[2J?\xC3\xA9'\nnext line (hint: a?b)");
 }
 
 }  // namespace
