@@ -78,8 +78,10 @@ Status VoterState::Apply(ByteView entry) {
   Reader in(entry);
   const auto kind = static_cast<Entry>(in.Int<std::uint8_t>());
   if (kind == Entry::kSeal) {
-    sealed = in.Int<Era>();
-    return in.Finish("votes.log entry");
+    const auto era = in.Int<Era>();
+    LOOM_RETURN_IF_ERROR(in.Finish("votes.log entry"));
+    sealed = era;
+    return {};
   }
   const DecisionId entry_id = DecisionId::Decode(in);
   const Term term = in.Int<Term>();

@@ -158,6 +158,13 @@ Status Engine::CheckPart(const TileClaim& claim, ByteView bytes) const {
   std::vector<float> values(grid_.tile_elements());
   double squares = 0;
   const std::size_t width = claim.units > 1 ? kWide : 1;
+  const std::uint64_t needed =
+      width * (layout_.Offset(claim.first + claim.hashes.size()) - layout_.Offset(claim.first));
+  if (bytes.size() != needed) {
+    return MakeError(Code::kCorrupt,
+                     fmt::format("{} tiles from {}: {} bytes, expected {}", claim.hashes.size(),
+                                 claim.first, bytes.size(), needed));
+  }
   for (std::size_t k = 0; k < claim.hashes.size(); ++k) {
     const std::size_t i = claim.first + k;
     const std::span<float> x(values.data(), grid_[i].size);

@@ -225,6 +225,7 @@ TEST(EngineTest, R19PartsThatAreNotWhatWasCommittedToAreRefused) {
   const Status bad = engine.CheckPart(claim, flipped);
   ASSERT_FALSE(bad.ok());
   EXPECT_NE(bad.error().message.find("tile 0"), std::string::npos);
+  EXPECT_FALSE(engine.CheckPart(claim, ByteView(*work->encoded).first(100)).ok());
   config.max_norm = 1.0F;
   Engine strict = MakeEngine(config, 600, codec::CodecKind::kFp32, nullptr);
   EXPECT_EQ(strict.CheckPart(claim, *work->encoded).error().code, Code::kLimit);
@@ -269,6 +270,13 @@ Bytes ExactStep(Engine& engine, const SyncConfig& config, Round round, const Bou
     inputs.push_back(std::move(input));
   }
   return engine.Reduce(0, layout.num_tiles(), inputs, bounds).value();
+}
+
+TEST(EngineTest, R25BoundsAreOfEveryTensorWhateverARecordCounts) {
+  const std::vector<Exponent> last = {3, agreed::kMaxExponent};
+  EXPECT_EQ(BoundsAfter(last, 2), (Bounds{3 + kRoom, agreed::kMaxExponent}));
+  EXPECT_EQ(BoundsAfter(last, 3), Bounds(3, kFirstBound));
+  EXPECT_EQ(BoundsAfter({}, 1), Bounds(1, kFirstBound));
 }
 
 TEST(EngineTest, R25TheSumOfAStepDoesNotDependOnWhoSummedWhat) {

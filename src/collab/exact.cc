@@ -22,7 +22,8 @@ std::vector<T> Values(ByteView bytes) {
 }  // namespace
 
 Bounds BoundsAfter(std::span<const Exponent> last, std::size_t num_tensors) {
-  if (last.empty()) return Bounds(num_tensors, kFirstBound);
+  // Records count exponents, only the grid knows tensors: another number says nothing of them.
+  if (last.size() != num_tensors) return Bounds(num_tensors, kFirstBound);
   Bounds bounds(last.begin(), last.end());
   for (Exponent& bound : bounds) {
     bound = std::min<Exponent>(agreed::kMaxExponent, static_cast<Exponent>(bound + kRoom));

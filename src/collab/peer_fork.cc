@@ -42,8 +42,8 @@ void Peer::OnOtherRecord(const PeerId& from, Record record, Time, Effects& out) 
   const bool forked = Forked(remote->second);
   const Round round = record.body.round;
   if (fork_ && record.body.parent == fork_->hash) {
-    if (forked && record.body.kind == Kind::kReset && chain_.CertifiedByOwner(record) &&
-        Wins(theirs)) {
+    if (forked && record.body.kind == Kind::kReset && round == fork_->body.round + 1 &&
+        chain_.CertifiedByOwner(record) && Wins(theirs)) {
       RewindTo(round - 2, {*fork_, std::move(record)}, out);
     }
     return;

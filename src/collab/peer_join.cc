@@ -1,6 +1,7 @@
 // Becoming a member and ceasing to be one (R11, R12, R15).
 #include <algorithm>
 
+#include "base/printable.h"
 #include "collab/peer.h"
 
 namespace loom::collab {
@@ -51,9 +52,10 @@ void Peer::OnJoinAsk(const PeerId& from, const JoinAsk& ask, Time, Effects& out)
 void Peer::OnJoinRefused(const PeerId& from, const JoinRefused& refused, Effects& out) {
   if (Listed() || leaving_since_ || !own_ask_) return;
   const bool news = refused_by_.insert(from).second;
-  if (news) Problem(from, "refused to list this peer: " + refused.reason, out);
+  const std::string why = "refused to list this peer: " + OneLine(refused.reason);
+  if (news) Problem(from, why, out);
   if (IsQuorum(chain_.head().body.members, refused_by_, chain_.config().quorum)) {
-    Fail(MakeError(Code::kRefused, "refused to list this peer: " + refused.reason), out);
+    Fail(MakeError(Code::kRefused, why), out);
   }
 }
 

@@ -254,6 +254,15 @@ void Peer::CarryFetch(swarm::Fetcher::Effects effects, Time now, Effects& out) {
   }
   Bytes whole(layout_.total());
   for (std::size_t i = 0; i < fetched_.size(); ++i) {
+    if (fetched_[i] == nullptr || fetched_[i]->size() != layout_.Size(i)) {
+      Fail(MakeError(Code::kCorrupt,
+                     fmt::format("record {} names bytes for tile {} that are {}, the grid needs {}",
+                                 fetching_round_, i, fetched_[i] ? fetched_[i]->size() : 0,
+                                 layout_.Size(i)),
+                     "a quorum of this run does not follow its own rules: ask its owner"),
+           out);
+      return;
+    }
     std::copy(fetched_[i]->begin(), fetched_[i]->end(),
               whole.begin() + static_cast<std::ptrdiff_t>(layout_.Offset(i)));
   }

@@ -60,19 +60,16 @@ void RoundMachine::OnMessage(const PeerId& from, const Message& message, Time no
         } else if constexpr (std::is_same_v<T, swarm::ObjectData>) {
           OnObject(m, now, out);
         } else if constexpr (std::is_same_v<T, PrepareMessage>) {
-          if (m.term > term_) {
-            term_ = m.term;
-            term_since_ = now;
-          }
+          if (LeaderOf(parent_.body.members, id().round, m.term) == from) HeardTerm(m.term, now);
           agreement_.OnPrepare(from, m.term, actions);
         } else if constexpr (std::is_same_v<T, PromiseMessage>) {
           agreement_.OnPromise(m.promise, actions);
         } else if constexpr (std::is_same_v<T, ProposalMessage>) {
-          if (m.term > term_) term_ = m.term;
+          if (LeaderOf(parent_.body.members, id().round, m.term) == from) HeardTerm(m.term, now);
           agreement_.OnProposal(from, m.term, MakeBlob(m.body), actions);
         } else if constexpr (std::is_same_v<T, VoteMessage>) {
           agreement_.OnVote(m.vote, actions);
-          Progress(now);
+          if (IsMember(parent_.body.members, from)) Progress(now);
         } else if constexpr (std::is_same_v<T, NackMessage>) {
           if (IsMember(parent_.body.members, from)) HeardTerm(m.promised, now);
         }

@@ -3,6 +3,7 @@
 // promises ever replaces anybody.
 #include <algorithm>
 
+#include "base/printable.h"
 #include "collab/round.h"
 
 namespace loom::collab {
@@ -38,12 +39,17 @@ void RoundMachine::StartAttempt(Term term, Time now, Effects& out) {
 }
 
 void RoundMachine::OnArrived(const PeerId& from, const Arrived& arrived, Time now, Effects& out) {
-  if (!lead_ || decided_ || arrived.term != lead_->term || arrived.attempt != lead_->attempt)
+  constexpr std::size_t kMostWords = 4 * kMaxMembers;  // of one owner in one attempt
+  if (!lead_ || decided_ || arrived.term != lead_->term || arrived.attempt != lead_->attempt ||
+      !plan_ || RunOf(from) == nullptr) {
     return;
+  }
+  auto& words = lead_->arrived[from];
+  if (words.size() >= kMostWords && !words.contains(arrived.commitment)) return;
   const std::string word = arrived.good             ? std::string()
                            : arrived.reason.empty() ? "refused"
-                                                    : arrived.reason;
-  const auto [known, fresh] = lead_->arrived[from].try_emplace(arrived.commitment, word);
+                                                    : OneLine(arrived.reason);
+  const auto [known, fresh] = words.try_emplace(arrived.commitment, word);
   if (!fresh && known->second == word) return;
   known->second = word;
   Progress(now);

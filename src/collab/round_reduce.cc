@@ -256,14 +256,17 @@ void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time no
       SendTo(from, WhatIsMissing(), out);  // who has wider bounds has what leads to them
     }
   }
-  for (const WorkerIndex worker : missing.commitments) {
-    for (const auto& [commitment, own] : own_) {
-      if (!own.commitment.Covers(worker)) continue;
-      SendTo(from, own.commitment, out);
-      // Who did not get the commitment did not get the parts after it either.
-      const OwnedRun* run = plan_ ? RunOf(from) : nullptr;
-      if (run != nullptr) SendParts(from, own, run->run, out, true);
+  // Everything once, however often a question repeats itself: the answer is no larger than what is
+  // held.
+  for (const auto& [commitment, own] : own_) {
+    if (std::ranges::none_of(missing.commitments,
+                             [&](WorkerIndex w) { return own.commitment.Covers(w); })) {
+      continue;
     }
+    SendTo(from, own.commitment, out);
+    // Who did not get the commitment did not get the parts after it either.
+    const OwnedRun* run = plan_ ? RunOf(from) : nullptr;
+    if (run != nullptr) SendParts(from, own, run->run, out, true);
   }
   if (lead_ && plan_ && plan_->term == lead_->term &&
       std::pair(missing.term, missing.attempt) < std::pair(plan_->term, plan_->attempt)) {
@@ -273,17 +276,18 @@ void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time no
   const bool same_attempt =
       plan_ && missing.term == plan_->term && missing.attempt == plan_->attempt;
   if (lead_ && same_attempt && !missing.fixed && fix_) SendTo(from, *fix_, out);
-  for (const Missing::Want& want : missing.parts) {
-    const auto own = own_.find(want.commitment);
-    if (own != own_.end() &&
-        want.run.first + std::uint64_t{want.run.count} <= env_.layout->num_tiles()) {
-      SendParts(from, own->second, want.run, out, true);
+  for (const auto& [commitment, own] : own_) {
+    const auto want = std::ranges::find(missing.parts, commitment, &Missing::Want::commitment);
+    if (want != missing.parts.end() &&
+        want->run.first + std::uint64_t{want->run.count} <= env_.layout->num_tiles()) {
+      SendParts(from, own, want->run, out, true);
     }
   }
   if (same_attempt) {
-    for (const TileRun& run : missing.reduced) {
-      for (const Reduced& mine : my_reduced_) {
-        if (run.Contains(mine.run.first)) SendTo(from, mine, out, true);
+    for (const Reduced& mine : my_reduced_) {
+      if (std::ranges::any_of(missing.reduced,
+                              [&](const TileRun& run) { return run.Contains(mine.run.first); })) {
+        SendTo(from, mine, out, true);
       }
     }
   }

@@ -239,15 +239,17 @@ void RoundMachine::OnPart(const PeerId& from, const Part& part, Effects& out) {
       env_.layout->Offset(part.run.first + part.run.count) - env_.layout->Offset(part.run.first);
   const auto known = commitments_.find(part.commitment);
   if (known == commitments_.end()) {
+    const std::size_t held = sizeof(Part) + part.tiles.size();
     if (part.tiles.size() <= kWide * size &&
-        early_bytes_ + part.tiles.size() <= 2 * env_.layout->total() + kMaxPartBytes) {
-      early_bytes_ += part.tiles.size();
+        early_bytes_ + held <= 2 * env_.layout->total() + kMaxPartBytes) {
+      early_bytes_ += held;
       early_parts_.emplace_back(from, part);
     }
     return;
   }
   const Commitment& c = known->second;
-  if (c.tiles.empty() || part.tiles.size() != WidthOf(c) * size) return;
+  // Only its author can show what it committed to; from anybody else a bad part proves nothing.
+  if (from != c.peer || c.tiles.empty() || part.tiles.size() != WidthOf(c) * size) return;
   PartStore& store = parts_[part.commitment];
   const std::uint32_t first = part.run.first;
   const bool news =

@@ -259,9 +259,9 @@ Status ApplyRounds(store::PeerFolder& folder, collab::Engine& engine, const Peer
     engine.Configure(history.ConfigOf(round));
     auto bytes = BytesOf(folder, engine, history, round, self, inner_exact, out);
     if (!bytes) {
-      bool ever_alone = true;
-      for (Round r = 1; r <= chain.rounds(); ++r)
-        ever_alone = ever_alone && chain.At(r).body.members.size() == 1;
+      bool ever_alone = true;  // not as a joiner who catches up with somebody that was
+      for (Round r = 0; r <= chain.rounds(); ++r)
+        ever_alone = ever_alone && IsOnlyMember(chain.At(r).body, self);
       if (ever_alone) {
         return MakeError(
             Code::kCorrupt,
