@@ -132,22 +132,26 @@ function(loom_python_test name script)
     ENVIRONMENT "HF_HUB_OFFLINE=1")
 endfunction()
 
-# loom_fuzz(NAME SOURCES... DEPS...): one libFuzzer target, the program fuzz_NAME of the target `fuzz_all`, in
-# builds with -DLOOM_FUZZ=ON (preset fuzz, clang 19). Other builds link the same source with a main that
-# replays fuzz/corpus/NAME, and run that as a test.
+# loom_fuzz(NAME DEPS... [MUTATIONS n]): one fuzz target, NAME_fuzz.cc, the program fuzz_NAME of the target
+# `fuzz_all`. With -DLOOM_FUZZ=ON (preset fuzz, clang 19) libFuzzer drives it. Other builds link the same source
+# with fuzz/driver.cc, which replays seeds and fuzz/corpus/NAME and mutates them n times, and run that as a test.
 add_custom_target(fuzz_all)
 function(loom_fuzz name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "MUTATIONS" "DEPS" ${ARGN})
+  if(NOT ARG_MUTATIONS)
+    set(ARG_MUTATIONS 20000)
+  endif()
   list(TRANSFORM ARG_DEPS PREPEND loom_)
-  add_executable(fuzz_${name} ${ARG_SOURCES})
-  target_link_libraries(fuzz_${name} PRIVATE loom_flags ${ARG_DEPS})
+  add_executable(fuzz_${name} ${name}_fuzz.cc)
+  target_link_libraries(fuzz_${name} PRIVATE loom_flags loom_fuzz_base ${ARG_DEPS})
   set_target_properties(fuzz_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  add_dependencies(fuzz_all fuzz_${name})
   if(LOOM_FUZZ)
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
-    add_dependencies(fuzz_all fuzz_${name})
   else()
-    target_sources(fuzz_${name} PRIVATE ${CMAKE_SOURCE_DIR}/fuzz/replay_main.cc)
-    add_test(NAME fuzz_${name} COMMAND fuzz_${name} ${CMAKE_SOURCE_DIR}/fuzz/corpus/${name})
-    set_tests_properties(fuzz_${name} PROPERTIES TIMEOUT 120)
+    target_link_libraries(fuzz_${name} PRIVATE loom_fuzz_driver)
+    add_test(NAME fuzz_${name}
+      COMMAND fuzz_${name} --mutations ${ARG_MUTATIONS} ${CMAKE_SOURCE_DIR}/fuzz/corpus/${name})
+    set_tests_properties(fuzz_${name} PROPERTIES TIMEOUT 300)
   endif()
 endfunction()

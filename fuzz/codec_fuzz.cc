@@ -30,9 +30,23 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Status by_plain = codec::MakeCodec(kind, codec::Isa::kPlain)->Decode(bytes, plain);
   const Status by_best = codec::MakeCodec(kind)->Decode(bytes, best);
   fuzz::Expect(by_plain.ok() == by_best.ok(), "both paths accept the same bytes");
+  if (!by_plain.ok()) fuzz::ExpectGoodError(by_plain.error());
   if (!by_plain.ok() || plain.empty()) return 0;
   for (const float x : plain) fuzz::Expect(std::isfinite(x), "an accepted tile is finite");
   fuzz::Expect(std::memcmp(plain.data(), best.data(), plain.size() * sizeof(float)) == 0,
                "both paths decode the same bits");
+  fuzz::Accept();
   return 0;
+}
+
+void loom::fuzz::MakeSeeds(Seeds& seeds) {
+  std::vector<float> values(600);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = (static_cast<float>(i) - 300.0F) / 128.0F;
+  for (std::size_t kind = 0; kind < 3; ++kind) {
+    const auto codec = codec::MakeCodec(static_cast<codec::CodecKind>(kind));
+    Bytes encoded(codec->EncodedSize(values.size()));
+    Expect(codec->Encode(values, encoded).ok(), "a seed can be encoded");
+    seeds.Add(fmt::format("codec-{}", kind), Script().Byte(kind).Raw(encoded));
+  }
 }

@@ -5,15 +5,20 @@
 #include <algorithm>
 
 #include "fuzz/fuzz.h"
+#include "fuzz/seeds/samples.h"
 
 namespace {
 
 template <class T>
 void RoundTrip(loom::ByteView bytes) {
   const loom::Result<T> read = T::Decode(bytes);
-  if (!read.ok()) return;
+  if (!read.ok()) {
+    loom::fuzz::ExpectGoodError(read.error());
+    return;
+  }
   loom::fuzz::Expect(std::ranges::equal(read.value().Encode(), bytes),
                      "an accepted message is written back byte for byte");
+  loom::fuzz::Accept();
 }
 
 }  // namespace
@@ -34,4 +39,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
   }
   return 0;
+}
+
+void loom::fuzz::MakeSeeds(Seeds& seeds) {
+  seeds.Add("body", Script().Byte(0).Raw(SampleBody().Encode()));
+  seeds.Add("record", Script().Byte(1).Raw(SampleRecord().Encode()));
+  seeds.Add("genesis", Script().Byte(2).Raw(SampleGenesis().Encode()));
 }

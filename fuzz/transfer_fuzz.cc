@@ -6,7 +6,6 @@
 
 #include "crypto/hash.h"
 #include "fuzz/fuzz.h"
-#include "store/piece_list.h"
 
 namespace loom {
 namespace {
@@ -28,10 +27,14 @@ void Check(const swarm::Fetcher::Effects& effects) {
 template <class Message>
 std::optional<Message> Accepted(ByteView bytes) {
   auto message = Message::Decode(bytes);
-  if (!message.ok()) return std::nullopt;
+  if (!message.ok()) {
+    fuzz::ExpectGoodError(message.error());
+    return std::nullopt;
+  }
+  fuzz::Accept();
   wire::Writer out;
   message.value().Encode(out);
-  fuzz::Expect(std::equal(bytes.begin(), bytes.end(), out.bytes().begin(), out.bytes().end()),
+  fuzz::Expect(std::ranges::equal(bytes, out.bytes()),
                "an accepted message is written back as it was read");
   return std::move(message).value();
 }
@@ -41,8 +44,6 @@ std::optional<Message> Accepted(ByteView bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace loom;
-  (void)store::PieceList::Decode(fuzz::View(data, size));
-
   swarm::Fetcher fetcher({.seed = 1});
   swarm::Donor donor({.peer_bytes = 1000, .peer_requests = 4}, [](const Hash& id) {
     return id.bytes[0] == std::byte{1} ? std::optional<std::uint32_t>(100) : std::nullopt;
@@ -95,4 +96,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   return 0;
+}
+
+void loom::fuzz::MakeSeeds(Seeds& seeds) {
+  Script script;
+  const auto add = [&](std::size_t action, const auto& message) {
+    wire::Writer out;
+    message.Encode(out);
+    script.Byte(action).Byte(out.bytes().size()).Raw(out.bytes());
+  };
+  for (std::uint8_t i = 0; i < 8; ++i) {
+    const Bytes content = {static_cast<std::byte>(i)};
+    const Hash id = crypto::Sha256(content);
+    add(16U * (i % 3U), swarm::ObjectData{id, MakeBlob(content)});
+    if (i == 3) add(19, swarm::NotHere{{id}, true});
+    if (i == 4) add(2, swarm::GetObjects{{Hash{{std::byte{1}}}, id}});
+  }
+  script.Byte(5).Byte(0).Byte(240).Byte(0);
+  seeds.Add("session", script);
 }

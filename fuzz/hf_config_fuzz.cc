@@ -1,0 +1,29 @@
+// config.json of a Hugging Face folder: what is accepted is written back in a form that means the
+// same model.
+#include "fuzz/fuzz.h"
+#include "train/hf_folder.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace loom;
+  const auto config = train::ParseHfConfig(fuzz::Text(data, size));
+  if (!config.ok()) {
+    fuzz::ExpectGoodError(config.error());
+    return 0;
+  }
+  const std::string written = train::HfConfigJson(config.value());
+  const auto again = train::ParseHfConfig(written);
+  fuzz::Expect(again.ok(), "what is written can be read", again.ok() ? "" : again.error().message);
+  fuzz::Expect(train::HfConfigJson(again.value()) == written, "writing is stable");
+  fuzz::Accept();
+  return 0;
+}
+
+void loom::fuzz::MakeSeeds(Seeds& seeds) {
+  seeds.Add("nano.json", train::HfConfigJson(model::Preset("nano").value()));
+  seeds.Add("llama3.json", R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+ "vocab_size": 96, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+ "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
+ "rms_norm_eps": 1e-5, "hidden_act": "silu", "rope_theta": 500000.0, "tie_word_embeddings": true,
+ "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+ "high_freq_factor": 4.0, "original_max_position_embeddings": 64}})");
+}
