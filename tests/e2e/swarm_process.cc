@@ -59,6 +59,14 @@ std::string Story() {
   return text;
 }
 
+std::vector<std::string> CommandLine(const Setting& setting,
+                                     const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = setting.prefix;
+  words.emplace_back(LOOM_BINARY);
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
 std::uint64_t Count(const json::Value& event, std::string_view key) {
   const json::Value* value = event.Find(key);
   return value != nullptr && value->AsUnsigned() != nullptr ? *value->AsUnsigned() : 0;
@@ -105,8 +113,11 @@ void SwarmTest::Start(Peer& peer, std::vector<std::string> arguments, const Sett
   arguments.insert(arguments.end(), {"--dir", peer.dir, "--json"});
   arguments.insert(arguments.end(), setting.arguments.begin(), setting.arguments.end());
   peer.Forget();
-  auto child = app::Child::Start({.program = LOOM_BINARY,
-                                  .arguments = std::move(arguments),
+  std::vector<std::string> words = CommandLine(setting, arguments);
+  const std::string program = words.front();
+  words.erase(words.begin());
+  auto child = app::Child::Start({.program = program,
+                                  .arguments = std::move(words),
                                   .environment = setting.environment,
                                   .log = peer.dir + ".log",
                                   .events = peer.dir + ".events"});
@@ -116,7 +127,10 @@ void SwarmTest::Start(Peer& peer, std::vector<std::string> arguments, const Sett
 
 Peer& SwarmTest::Host(const std::string& name, const Setting& setting) {
   Peer& peer = Add(name);
-  Start(peer, {"host", Path("run.toml"), "--listen", "127.0.0.1:0"}, setting);
+  std::vector<std::string> arguments{"host", Path("run.toml")};
+  if (std::ranges::find(setting.arguments, "--listen") == setting.arguments.end())
+    arguments.insert(arguments.end(), {"--listen", "127.0.0.1:0"});
+  Start(peer, std::move(arguments), setting);
   Until("the invite of " + name, [&] { return !peer.invite.empty(); });
   return peer;
 }
@@ -176,15 +190,20 @@ int SwarmTest::AwaitEnd(Peer& peer, Duration limit) {
   return code;
 }
 
-Ended SwarmTest::Run(const std::vector<std::string>& arguments, Duration limit) {
+Ended SwarmTest::Run(const std::vector<std::string>& arguments, Duration limit,
+                     const Setting& setting) {
   Ended ended;
   const std::string log =
       fmt::format("{}/run-{}.log", dir_, std::filesystem::hash_value(arguments.back()));
-  auto child = app::Child::Start({.program = LOOM_BINARY,
-                                  .arguments = arguments,
-                                  .environment = {},
+  for (const std::string& old : {log, log + ".out"}) std::filesystem::remove(old);
+  std::vector<std::string> words = CommandLine(setting, arguments);
+  const std::string program = words.front();
+  words.erase(words.begin());
+  auto child = app::Child::Start({.program = program,
+                                  .arguments = std::move(words),
+                                  .environment = setting.environment,
                                   .log = log,
-                                  .events = {}});
+                                  .events = log + ".out"});
   EXPECT_TRUE(child.ok());
   if (!child) return ended;
   const auto hear = [&] {
@@ -202,6 +221,7 @@ Ended SwarmTest::Run(const std::vector<std::string>& arguments, Duration limit) 
                                  << Seconds(limit) << " s";
   if ((*child)->Ended()) ended.code = (*child)->exit_code();
   ended.log = (*child)->LogTail(40);
+  if (const auto text = ReadFile(log + ".out", 16U << 20)) ended.text = *text;
   return ended;
 }
 

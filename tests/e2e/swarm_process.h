@@ -45,13 +45,16 @@ struct Peer {
 struct Setting {
   std::vector<std::string> arguments;
   std::vector<std::string> environment;
+  std::vector<std::string> prefix =
+      {};  ///< a command that runs the program: /usr/sbin/ip netns ...
 };
 
 /// What a process that ended left behind.
 struct Ended {
   int code = -1;
-  std::string log;
-  std::vector<json::Value> said;  ///< the objects on stdout
+  std::string log;                ///< stderr
+  std::string text;               ///< stdout
+  std::vector<json::Value> said;  ///< the objects on it
   double seconds = 0;
 };
 
@@ -75,7 +78,8 @@ class SwarmTest : public ::testing::Test {
   /// Waits for a process to end by itself; its exit code, -1 after the limit.
   int AwaitEnd(Peer& peer, Duration limit);
   /// Runs a verb to its end. Fails the test when that takes longer than the limit.
-  Ended Run(const std::vector<std::string>& arguments, Duration limit = 60s);
+  Ended Run(const std::vector<std::string>& arguments, Duration limit = 60s,
+            const Setting& setting = {});
 
   /// Takes in events until the condition holds. False (and a failure that says what was waited for,
   /// with everybody's last words) after the limit, or when a process ends by itself.
