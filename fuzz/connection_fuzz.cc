@@ -99,18 +99,15 @@ class Stranger {
   }
   void Raw(ByteView bytes) { (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
   bool Write(ByteView bytes) {
-    for (std::size_t turn = 0; !bytes.empty() && turn < kTurns; ++turn) {
-      std::size_t n = 0;
-      const auto io = stream_->Write(bytes, n);
-      if (io == TlsStream::Io::kWantWrite) {
-        Turn();
-      } else if (io != TlsStream::Io::kDone) {
-        return false;
-      } else {
-        bytes = bytes.subspan(n);
-      }
+    if (bytes.empty()) return true;
+    auto io = stream_->Write(bytes);
+    for (std::size_t turn = 0; turn < kTurns; ++turn) {
+      if (io == TlsStream::Io::kDone) io = stream_->Flush();
+      if (io != TlsStream::Io::kWantWrite) return io == TlsStream::Io::kDone;
+      Turn();
+      io = TlsStream::Io::kDone;
     }
-    return bytes.empty();
+    return false;
   }
   bool Frame(std::uint16_t type, ByteView payload) {
     return Write(wire::EncodeFrameHeader(type, 0, 0, payload.size())) && Write(payload);
@@ -121,7 +118,7 @@ class Stranger {
     for (;;) {
       if (stream_) {
         std::size_t n = 0;
-        const auto io = stream_->Read(waste, n);
+        const auto io = stream_->Read(waste, TlsStream::kReadAhead, n);
         if (io != TlsStream::Io::kDone) return io != TlsStream::Io::kWantRead;
       } else {
         const ssize_t n = ::recv(fd_, waste.data(), waste.size(), MSG_DONTWAIT);
