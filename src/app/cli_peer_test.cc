@@ -395,25 +395,5 @@ TEST_F(PeerVerbs, WhatIsToldToARunningPeer) {
   EXPECT_EQ(Number(Parsed(asked[0]), "seconds"), 60);
 }
 
-TEST_F(PeerVerbs, DoctorChecks) {
-  const Ran ran = Run("doctor --dir " + dir_.string() + " --json");
-  const json::Value first = Lines(ran.out).at(0);
-  const json::Array& checks = *first.Find("checks")->AsArray();
-  std::vector<std::string> names;
-  bool failed = false;
-  for (const json::Value& check : checks) {
-    names.push_back(TextAt(check, "name"));
-    const std::string result = TextAt(check, "result");
-    failed = failed || result == "fail";
-    EXPECT_TRUE(result == "pass" || !TextAt(check, "next").empty()) << names.back();
-  }
-  EXPECT_EQ(names, (std::vector<std::string>{"versions", "libtorch", "blas", "cpu", "gpu", "memory",
-                                             "disk", "disk_speed", "fsync", "files", "owner_key",
-                                             "clock", "loopback", "ipv6", "port", "dial_back"}));
-  EXPECT_EQ(*first.Find("ok")->AsBool(), !failed);
-  EXPECT_EQ(ran.code, failed ? 3 : 0) << ran.out;
-  EXPECT_EQ(Run("doctor --dir " + Path("nowhere")).code, 3);
-}
-
 }  // namespace
 }  // namespace loom::app

@@ -123,7 +123,10 @@ Finding CheckPorts(const Patient& patient) {
   }
   const auto kept = ReadFile(patient.dir + "/keys/port", 16);
   if (!kept) return Pass("none yet: the first start chooses one and keeps it (--listen '*:4711')");
-  const auto port = Bind("*:" + *kept);
+  const auto listen = ReadFile(patient.dir + "/keys/listen", 512);
+  const std::size_t colon = listen ? listen->rfind(':') : std::string::npos;
+  const auto port =
+      Bind((colon == std::string::npos ? "*" : listen->substr(0, colon)) + ":" + *kept);
   if (port) return Pass(fmt::format("{} is free, as this folder's peer needs it", *kept));
   return Fail(
       fmt::format("{}, the port of this folder's peer, is taken: {}", *kept, port.error().message),

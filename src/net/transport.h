@@ -157,7 +157,7 @@ class Transport {
   /// How far a Probe came: the step that failed and why; nothing when the expected peer answered.
   using Probed = std::function<void(const std::optional<std::pair<DialStep, Error>>& failed)>;
   /// Dials as Dial does, up to the proof of the peer's key, and hangs up. Of the endpoints that a
-  /// name has only those that `allowed` lets pass are touched. Nothing else is told; `done` is
+  /// name has the first few that `allowed` lets pass are touched. Nothing else is told; `done` is
   /// called once, later.
   void Probe(const std::string& address, const PeerId& expected,
              std::function<bool(const std::string& ip)> allowed, Probed done);

@@ -10,7 +10,8 @@ namespace {
 constexpr int kProbeAttempts = 2;
 constexpr Duration kProbePause = 50ms;
 
-constexpr Duration kStagger = 250ms;  // RFC 8305: before the next endpoint is tried, too
+constexpr std::size_t kMostProbed = 4;  // endpoints of a name that a probe touches
+constexpr Duration kStagger = 250ms;    // RFC 8305: before the next endpoint is tried, too
 
 /// One error of all endpoints; its code is that of the one that came furthest.
 Error Joined(const std::vector<Error>& errors) {
@@ -64,6 +65,7 @@ void Transport::Impl::Dial(std::string address, std::optional<PeerId> expected,
     if (made.probe && !made.endpoints.empty()) {
       const std::string first = made.endpoints.front().ip();
       std::erase_if(made.endpoints, [&](const auto& e) { return !made.probe->allowed(e.ip()); });
+      if (made.endpoints.size() > kMostProbed) made.endpoints.resize(kMostProbed);
       if (made.endpoints.empty()) {
         alive->FailDial(id, DialStep::kResolve,
                         MakeError(Code::kInvalid,
