@@ -25,14 +25,16 @@ std::string NameOfRun(const std::string& run_toml) {
 
 Status MakeFolder(const std::string& path) {
   std::error_code error;
+  std::error_code ignored;
   fs::create_directories(path, error);
-  if (!fs::is_directory(path, error)) {
+  if (fs::is_directory(path, ignored)) return {};
+  if (fs::exists(path, ignored)) {
     return MakeError(Code::kIo,
-                     fmt::format("cannot make the folder {}{}", path,
-                                 error ? ": " + error.message() : std::string()),
-                     error ? std::string() : "is there a file of that name?");
+                     fmt::format("cannot make the folder {}: there is a file of that name", path),
+                     "give another --dir");
   }
-  return {};
+  return MakeError(Code::kIo, fmt::format("cannot make the folder {}: {}", path, error.message()),
+                   "choose a place that exists and that you may write to with --dir");
 }
 
 Result<FreshFolder> FreshFolder::Make(const std::string& path) {

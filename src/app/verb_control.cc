@@ -51,6 +51,10 @@ Status Invite(const Options& options) {
   return {};
 }
 
+constexpr const char* kOnlyOneLeaves =
+    "The peer stops. It was the only member, so the run waits in its folder: keep it. loom join "
+    "--dir goes on.";
+
 /// A request without arguments; `told` is what it means for the run.
 Status Tell(const std::string& verb, const std::string& told, const Options& options) {
   LOOM_ASSIGN(const std::string dir, FindPeerFolder(options.dir));
@@ -58,10 +62,13 @@ Status Tell(const std::string& verb, const std::string& told, const Options& opt
   const json::Value* found = answer.Find("state");
   const std::string state =
       found != nullptr && found->AsString() != nullptr ? *found->AsString() : "";
+  const json::Value* members = answer.Find("members");
+  const bool only_one = verb == "leave" && members != nullptr && members->AsUnsigned() != nullptr &&
+                        *members->AsUnsigned() <= 1;
   Output out(options.json);
   out.Event(
       {{"verb", json::Value(verb)}, {"dir", json::Value(dir)}, {"state", json::Value(state)}});
-  if (!options.json) out.Say("{} (state now: {})", told, state);
+  if (!options.json) out.Say("{} (state now: {})", only_one ? kOnlyOneLeaves : told, state);
   return {};
 }
 

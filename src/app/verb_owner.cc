@@ -66,7 +66,11 @@ Status Order(const Options& options, bool revert) {
   const json::Object request{{"verb", json::Value("order")},
                              {"toml", toml.empty() ? json::Value() : json::Value(toml)},
                              {"revert", revert ? json::Value(options.from) : json::Value()}};
-  LOOM_ASSIGN(const json::Value answer, AskPeer(dir, request));
+  auto asked = AskPeer(dir, request);
+  if (!asked) {
+    return toml.empty() ? std::move(asked).error() : std::move(asked).error().Context(options.set);
+  }
+  const json::Value& answer = *asked;
   Output out(options.json);
   out.Event({{"event", json::Value("ordered")},
              {"order", json::Value(Number(answer, "order"))},
