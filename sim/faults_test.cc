@@ -303,5 +303,70 @@ TEST_P(Damage, AShorterOrMissingFileIsNamedOrMadeGood) {
   }
 }
 
+// A member of three comes back with one damaged file: it says which and stays away, or it goes on
+// with what it has, fetches the rest, and has a vote again once the others may trust it (R9). The
+// audit compares every record and state.
+TEST(SwarmDamage, AMemberWithADamagedFileNamesItOrComesBack) {
+  std::size_t back = 0;
+  for (std::uint64_t seed = 1; seed <= 90; ++seed) {
+    WorldOptions options = seed % 3 == 0 ? ExactWorld(seed) : SmallWorld(seed);
+    options.peers = 3;
+    options.config.rounds = 40;
+    options.keep_trace = true;
+    World world(options);
+    world.SetHangBound(17s);
+    for (std::size_t i = 0; i < 3; ++i) world.Start(i);
+    ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 10; }, 100s));
+    const std::size_t victim = seed % 3;
+    world.Kill(victim);
+    SimFileSystem& disk = world.DiskOf(victim);
+    const std::vector<std::string> files = FilesOf(disk, World::kFolder);
+    const std::string& file = files[world.random().Below(files.size())];
+    const std::uint64_t size = disk.Size(file).value();
+    std::string what = fmt::format("seed {}: {}", seed, file);
+    switch (const std::uint64_t at = world.random().Below(size); world.random().Below(3)) {
+      case 0:
+        what += fmt::format(", byte {} of {}", at, size);
+        ASSERT_TRUE(disk.FlipByte(file, at, std::byte{0x10}).ok());
+        break;
+      case 1:
+        what += fmt::format(", {} of {} bytes left", at, size);
+        ASSERT_TRUE(disk.Open(file, store::OpenMode::kWrite).value()->Truncate(at).ok());
+        break;
+      default: {
+        const Bytes zeros(std::min<std::uint64_t>(300, size - at));
+        what += fmt::format(", zeros from {} of {}", at, size);
+        ASSERT_TRUE(disk.Open(file, store::OpenMode::kWrite).value()->WriteAt(at, zeros).ok());
+      }
+    }
+    if (const Status begun = world.StartDamaged(victim); begun) {
+      ++back;
+    } else {
+      EXPECT_NE(begun.error().message.find(file), std::string::npos)
+          << what << ": " << begun.error().ToString();
+    }
+    const bool finished = world.RunUntil(
+        [&] {
+          for (std::size_t i = 0; i < 3; ++i) {
+            if (world.Alive(i) && world.PeerAt(i).applied().body.round < 40) return false;
+          }
+          return world.audit().rounds() >= 40;
+        },
+        400s);
+    EXPECT_TRUE(finished) << what;
+    for (const std::string& failure : world.audit().failures())
+      ADD_FAILURE() << what << ": " << failure;
+    if (world.Alive(victim)) {
+      EXPECT_EQ(world.audit().At(40).body.members.size(), 3U) << what;
+    }
+    if (HasFailure()) {
+      for (const std::string& line : world.trace()) fmt::print("{}\n", line);
+      return;
+    }
+  }
+  fmt::print("{} of 90 came back by themselves\n", back);
+  EXPECT_GT(back, 60U);
+}
+
 }  // namespace
 }  // namespace loom::sim

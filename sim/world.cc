@@ -16,7 +16,6 @@ using collab::Message;
 using collab::Peer;
 
 constexpr std::uint64_t kMostEvents = 200'000;  ///< a run of the matrix takes a few thousand
-constexpr const char* kFolder = "/peer";
 
 }  // namespace
 
@@ -167,21 +166,31 @@ void World::LookAtRecords(Node& node) {
 }
 
 void World::Start(std::size_t peer) {
+  if (const Status begun = Begin(*nodes_[peer]); !begun)
+    audit_->Fail(fmt::format("peer {} cannot start: {}", peer, begun.error().ToString()));
+}
+
+Status World::StartDamaged(std::size_t peer) {
   Node& node = *nodes_[peer];
-  if (node.peer != nullptr) return;
+  node.old_state = true;
+  Status begun = Begin(node);
+  if (!begun) {
+    End(node);
+    node.fs.Kill();
+  }
+  return begun;
+}
+
+Status World::Begin(Node& node) {
+  const std::size_t peer = node.index;
+  if (node.peer != nullptr) return {};
   ++node.life;
   node.powered_off = false;
   node.disk_fault.reset();
-  auto folder = store::PeerFolder::Open(node.fs, kFolder, {.pid = 1, .keep_checkpoints = 2});
-  if (!folder) {
-    audit_->Fail(fmt::format("peer {}: {}", peer, folder.error().ToString()));
-    return;
-  }
-  node.folder.emplace(std::move(*folder));
-  if (const Status ok = node.folder->SetGenesis(genesis_.Encode()); !ok) {
-    audit_->Fail(fmt::format("peer {}: {}", peer, ok.error().ToString()));
-    return;
-  }
+  LOOM_ASSIGN(store::PeerFolder folder,
+              store::PeerFolder::Open(node.fs, kFolder, {.pid = 1, .keep_checkpoints = 2}));
+  node.folder.emplace(std::move(folder));
+  LOOM_RETURN_IF_ERROR(node.folder->SetGenesis(genesis_.Encode()));
   const agreed::Isa isa = peer < options_.isa.size() ? options_.isa[peer] : agreed::BestIsa();
   node.engine = std::make_unique<collab::Engine>(
       grid_, options_.config, codec_, isa,
@@ -198,10 +207,7 @@ void World::Start(std::size_t peer) {
          std::copy(first_weights_.begin(), first_weights_.end(), w.begin());
          return Status{};
        }});
-  if (!restored) {
-    audit_->Fail(fmt::format("peer {} cannot restore: {}", peer, restored.error().ToString()));
-    return;
-  }
+  if (!restored) return restored.error();
   for (const std::string& note : restored->notes) Note(fmt::format("peer {}: {}", peer, note));
   node.disk->Know(restored->peer.records);
   if (!node.old_state && restored->peer.voter.seq < node.said_seq) {
@@ -247,6 +253,7 @@ void World::Start(std::size_t peer) {
       });
     }
   }
+  return {};
 }
 
 void World::End(Node& node) {

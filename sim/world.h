@@ -60,7 +60,9 @@ class World {
   ~World();
 
   // What a scenario does.
-  void Start(std::size_t peer);     ///< a new process on the peer's folder
+  void Start(std::size_t peer);  ///< a new process on the peer's folder
+  /// The same after its disk was damaged: it may refuse to start, or have forgotten words.
+  Status StartDamaged(std::size_t peer);
   void Kill(std::size_t peer);      ///< kill -9: connections close, redials are refused
   void PowerCut(std::size_t peer);  ///< unsynced bytes are lost, nobody hears a close
   /// Operation number `after` from now on of the peer's disk fails with `code`, once or for good. A
@@ -72,6 +74,8 @@ class World {
     bool power_cut = false;
   };
   void FailDisk(std::size_t peer, const DiskFault& fault);
+  store::SimFileSystem& DiskOf(std::size_t peer) { return nodes_[peer]->fs; }
+  static constexpr const char* kFolder = "/peer";  ///< on each peer's disk
   void Freeze(std::size_t peer);
   void Thaw(std::size_t peer);
   void Partition(const std::vector<std::size_t>& minority);
@@ -211,6 +215,7 @@ class World {
   void LookAtRecords(Node& node);
   void CheckHang();
   bool QuorumConnected() const;
+  Status Begin(Node& node);
   void End(Node& node);
   void TearWrite(Node& node);
 
