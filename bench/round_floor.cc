@@ -53,7 +53,7 @@ class Process final : public net::TransportEvents {
       : self_(self),
         peers_(peers),
         grid_(agreed::TileGrid::Make({{"x", {elements}}}).value()),
-        state_(grid_, 1),
+        state_(agreed::State::Make(grid_, 1).value()),
         delta_(grid_.flat_size()),
         mean_(agreed::TileGrid::kMaxTile),
         value_(agreed::TileGrid::kMaxTile),

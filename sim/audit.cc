@@ -20,7 +20,7 @@ Audit::Audit(const agreed::TileGrid& grid, const collab::SyncConfig& config,
     : grid_(&grid),
       config_(config),
       step_(collab::MakeStepRule(config)),
-      state_(grid, step_->num_slots()),
+      state_(agreed::State::Make(grid, step_->num_slots()).value()),
       model_(model),
       mean_(grid.flat_size()) {
   codec_ = codec::MakeCodec(codec::ParseCodec(config.codec).value(), agreed::Isa::kPlain);

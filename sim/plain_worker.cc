@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "agreed/combine.h"
 
@@ -106,14 +105,16 @@ Result<collab::WorkDone> PlainWorker::Gradient(const collab::WorkOrder& order,
 
 void PlainWorker::Reset() { std::fill(velocity_.begin(), velocity_.end(), 0.0F); }
 
-Bytes PlainWorker::SaveState() const { return ToBytes(std::as_bytes(std::span(velocity_))); }
+Status PlainWorker::SaveState(ByteSink& out) const {
+  return out.Write(std::as_bytes(std::span(velocity_)));
+}
 
-Status PlainWorker::RestoreState(ByteView bytes) {
-  if (bytes.size() != velocity_.size() * sizeof(float)) {
+Status PlainWorker::RestoreState(ByteSource& in) {
+  if (in.left() != velocity_.size() * sizeof(float)) {
     return MakeError(Code::kCorrupt, "the inner state is of another model");
   }
   std::vector<float> velocity(velocity_.size());
-  std::memcpy(velocity.data(), bytes.data(), bytes.size());
+  LOOM_RETURN_IF_ERROR(in.Read(std::as_writable_bytes(std::span(velocity))));
   if (!agreed::AllFinite(velocity))
     return MakeError(Code::kCorrupt, "the inner state holds a value that is not finite");
   velocity_ = std::move(velocity);

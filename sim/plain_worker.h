@@ -27,8 +27,8 @@ class PlainWorker final : public collab::Worker {
   Result<collab::WorkDone> Gradient(const collab::WorkOrder& order, std::span<float> weights,
                                     std::span<float> gradient, float loss_scale) override;
   void Reset() override;
-  Bytes SaveState() const override;
-  Status RestoreState(ByteView bytes) override;
+  Status SaveState(ByteSink& out) const override;
+  Status RestoreState(ByteSource& in) override;
 
   /// Its loss and gradient turn into NaN.
   void Poison() { poisoned_ = true; }

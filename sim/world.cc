@@ -46,7 +46,8 @@ World::World(WorldOptions options) : options_(std::move(options)), random_(optio
   genesis.nonce = crypto::Sha256(AsBytes(fmt::format("nonce {}", options_.seed)));
   genesis.owners.push_back(nodes_[0]->key);
   genesis.name = "sim";
-  agreed::State first(grid_, collab::MakeStepRule(options_.config)->num_slots());
+  agreed::State first =
+      agreed::State::Make(grid_, collab::MakeStepRule(options_.config)->num_slots()).value();
   std::ranges::copy(first_weights_, first.weights().begin());
   const Hash root = agreed::StateRoot(grid_, std::as_const(first).planes());
   const collab::Body body = GenesisBody(genesis.Encode(), nodes_[0]->key, root, options_.config);
@@ -193,12 +194,14 @@ Status World::Begin(Node& node) {
   LOOM_RETURN_IF_ERROR(node.folder->SetGenesis(genesis_.Encode()));
   const agreed::Isa isa = peer < options_.isa.size() ? options_.isa[peer] : agreed::BestIsa();
   node.engine = std::make_unique<collab::Engine>(
-      grid_, options_.config, codec_, isa,
-      [this, &node](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {
-        auto worker = std::make_unique<PlainWorker>(grid_, options_.model, &node.step_limit);
-        if (node.poisoned) worker->Poison();
-        return std::unique_ptr<collab::Worker>(std::move(worker));
-      });
+      collab::Engine::Make(grid_, options_.config, codec_, isa,
+                           [this, &node](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {
+                             auto worker = std::make_unique<PlainWorker>(grid_, options_.model,
+                                                                         &node.step_limit);
+                             if (node.poisoned) worker->Poison();
+                             return std::unique_ptr<collab::Worker>(std::move(worker));
+                           })
+          .value());
   node.disk.emplace(*node.folder, grid_, node.engine->layout());
   node.runner.emplace(*node.engine);
   auto restored = node::RestorePeer(

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -15,8 +16,9 @@ class FlatBuffer {
   FlatBuffer() = default;
   /// n zeroed floats; aborts when the memory is not there. Use Allocate for sizes a user chose.
   explicit FlatBuffer(std::size_t n);
-  /// The same with an error (kLimit) that names the size.
-  static Result<FlatBuffer> Allocate(std::size_t n);
+  /// The same with an error (kLimit) that names what it is for, its bytes and those available: of a
+  /// large one before the kernel has to end somebody.
+  static Result<FlatBuffer> Allocate(std::size_t n, std::string_view what = "a buffer");
 
   std::span<float> span() { return {data_.get(), size_}; }
   std::span<const float> span() const { return {data_.get(), size_}; }

@@ -13,8 +13,17 @@ namespace loom::agreed {
 static_assert(std::endian::native == std::endian::little,
               "leaves hash floats as they lie in memory");
 
-State::State(const TileGrid& grid, std::size_t slots) {
-  for (std::size_t i = 0; i < 1 + slots; ++i) buffers_.emplace_back(grid.flat_size());
+Result<State> State::Make(const TileGrid& grid, std::size_t slots) {
+  State state;
+  state.buffers_.reserve(1 + slots);
+  for (std::size_t i = 0; i < 1 + slots; ++i) {
+    LOOM_ASSIGN(FlatBuffer buffer,
+                FlatBuffer::Allocate(
+                    grid.flat_size(),
+                    i == 0 ? "the agreed weights" : "what the step rule keeps beside the weights"));
+    state.buffers_.push_back(std::move(buffer));
+  }
+  return state;
 }
 
 Planes State::planes() {

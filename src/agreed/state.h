@@ -29,8 +29,8 @@ inline std::span<float> TileSpan(const Tile& tile, std::span<float> flat) {
 /// Zeroed buffers of one grid. Owned by one thread at a time.
 class State {
  public:
-  /// Weights and `slots` buffers beside them.
-  State(const TileGrid& grid, std::size_t slots);
+  /// Weights and `slots` buffers beside them; an error when the memory is not there.
+  static Result<State> Make(const TileGrid& grid, std::size_t slots);
   std::size_t num_planes() const { return buffers_.size(); }
   std::span<float> weights() { return buffers_[0].span(); }
   std::span<const float> weights() const { return buffers_[0].span(); }
@@ -41,6 +41,8 @@ class State {
   void Clear();
 
  private:
+  State() = default;
+
   std::vector<FlatBuffer> buffers_;
 };
 

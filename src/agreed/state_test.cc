@@ -63,6 +63,10 @@ TEST(FlatBuffer, IsAlignedZeroedAndMoves) {
   EXPECT_EQ(FlatBuffer(0).size(), 0U);
   EXPECT_EQ(FlatBuffer::Allocate(std::numeric_limits<std::size_t>::max()).error().code,
             Code::kLimit);
+  const auto large = FlatBuffer::Allocate(std::size_t{1} << 45U, "the gradients");
+  ASSERT_FALSE(large.ok());
+  EXPECT_EQ(large.error().message.find("no memory for the gradients: 140737.5 GB needed, "), 0U)
+      << large.error().message;
 }
 
 TEST(State, LeafIsTheHashOfTheTwoTilesAndRootTheirMerkleRoot) {
@@ -108,7 +112,7 @@ TEST(State, NextLeafEqualsTheLeafAfterTheStep) {
   for (const std::uint64_t n : {1U, 255U, 2049U, 65536U}) {
     const TileGrid grid = TileGrid::Make({{"x", {n}}}).value();
     for (const auto& rule : rules) {
-      State state(grid, rule->num_slots());
+      State state = State::Make(grid, rule->num_slots()).value();
       for (std::size_t p = 0; p < state.num_planes(); ++p)
         FillNormal(state.planes()[p].first(n), 2, p, p == 2 ? 0.0F : 1.0F);
       std::vector<float> mean(n);
@@ -127,7 +131,7 @@ TEST(State, NextLeafEqualsTheLeafAfterTheStep) {
 TEST(State, NextLeafTellsThatTheStepOverflows) {
   const TileGrid grid = TileGrid::Make({{"x", {5000}}}).value();
   const auto rule = MakeOuterRule({OuterKind::kHeavyBall, 0.0F, 1.0F});
-  State state(grid, 1);
+  State state = State::Make(grid, 1).value();
   std::vector<float> mean(5000);
   state.planes()[1][4999] = mean[4999] = std::numeric_limits<float>::max();
   bool finite = true;

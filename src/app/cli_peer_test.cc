@@ -39,8 +39,8 @@ class Nudge final : public collab::Worker {
     return MakeError(Code::kInternal, "this run takes local steps");
   }
   void Reset() override {}
-  Bytes SaveState() const override { return {}; }
-  Status RestoreState(ByteView) override { return {}; }
+  Status SaveState(ByteSink&) const override { return {}; }
+  Status RestoreState(ByteSource&) override { return {}; }
 };
 
 #define ASSERT_GIVES(decl, expr)                           \
@@ -74,9 +74,11 @@ class PeerVerbs : public Cli {
         agreed::TileGrid grid,
         agreed::TileGrid::Make(model::ParameterShapes(run_.spec.model), sync.tile_elements));
     ASSERT_GIVES(const codec::CodecKind codec, codec::ParseCodec(sync.codec));
-    collab::Engine engine(std::move(grid), sync, codec, agreed::BestIsa(), [](WorkerIndex) {
-      return Result<std::unique_ptr<collab::Worker>>(std::make_unique<Nudge>());
-    });
+    ASSERT_GIVES(
+        collab::Engine engine,
+        collab::Engine::Make(std::move(grid), sync, codec, agreed::BestIsa(), [](WorkerIndex) {
+          return Result<std::unique_ptr<collab::Worker>>(std::make_unique<Nudge>());
+        }));
     model::InitWeights(run_.spec.model, engine.grid(), sync.seed, engine.weights());
     ASSERT_EQ(engine.Root(), run_.genesis.body.root);
     records_ = {run_.genesis};

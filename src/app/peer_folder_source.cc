@@ -45,10 +45,17 @@ Result<Blob> ReadRound(const std::string& dir, const collab::TileLayout& layout,
                        const collab::Body& body) {
   const store::PeerFolderView view(Disk(), dir);
   LOOM_ASSIGN(const store::RoundFile file, view.OpenRound(body.round, node::RoundIdOf(body)));
-  LOOM_ASSIGN(const std::vector<Bytes> tiles, file.ReadAll(layout.total()));
+  if (file.TotalBytes() != layout.total()) {
+    return MakeError(Code::kCorrupt,
+                     fmt::format("the reduced bytes of round {} are {}, the grid needs {}",
+                                 body.round, file.TotalBytes(), layout.total()));
+  }
   Bytes whole;
   whole.reserve(layout.total());
-  for (const Bytes& tile : tiles) whole.insert(whole.end(), tile.begin(), tile.end());
+  for (std::size_t i = 0; i < file.num_tiles(); ++i) {
+    LOOM_ASSIGN(const Bytes tile, file.ReadTile(i));
+    whole.insert(whole.end(), tile.begin(), tile.end());
+  }
   return MakeBlob(std::move(whole));
 }
 
@@ -239,11 +246,12 @@ Result<FolderModel> ReadFolderModel(const std::string& dir) {
   LOOM_ASSIGN(agreed::TileGrid grid,
               agreed::TileGrid::Make(model::ParameterShapes(spec.model), spec.sync.tile_elements));
   LOOM_ASSIGN(const codec::CodecKind codec, codec::ParseCodec(spec.sync.codec));
-  collab::Engine engine(std::move(grid), spec.sync, codec, agreed::BestIsa(),
-                        [](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {
-                          return MakeError(Code::kInternal,
-                                           "a folder that is only read has no workers");
-                        });
+  LOOM_ASSIGN(collab::Engine engine,
+              collab::Engine::Make(std::move(grid), spec.sync, codec, agreed::BestIsa(),
+                                   [](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {
+                                     return MakeError(Code::kInternal,
+                                                      "a folder that is only read has no workers");
+                                   }));
   for (int attempt = 1;; ++attempt) {
     const std::vector<Round> before = CheckpointsOf(dir);
     out.notes = folder.notes;

@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
 #include "base/id.h"
+#include "base/memory.h"
 #include "base/printable.h"
 #include "base/queue.h"
 #include "base/result.h"
+#include "base/stream.h"
 #include "base/time.h"
 
 namespace loom {
@@ -65,6 +67,37 @@ TEST(Printable, AStrangersTextIsOneLine) {
 TEST(Printable, AnErrorIsFitForATerminal) {
   const Error error = MakeError(Code::kInvalid, "key '\x1B[2J\xFF\xC3\xA9'\nnext line", "a\rb");
   EXPECT_EQ(error.ToString(), "key '?[2J?\xC3\xA9'\nnext line (hint: a?b)");
+}
+
+TEST(Memory, WhatIsAvailableIsReadFromTheKernelsWords) {
+  EXPECT_EQ(AvailableOf("MemTotal:       24683520 kB\nMemFree:         1000 kB\n"
+                        "MemAvailable:   20480 kB\nSwapTotal: 8 kB\nSwapFree:  4 kB\n"),
+            (20480U + 4) * 1024);
+  EXPECT_EQ(AvailableOf("MemAvailable: 7 kB\n"), 7U * 1024);
+  EXPECT_EQ(AvailableOf("MemTotal: 7 kB\n"), UINT64_MAX);
+  EXPECT_GT(AvailableMemory(), 0U);
+}
+
+TEST(Memory, TheErrorNamesTheThingWhatItNeedsAndWhatThereIs) {
+  EXPECT_EQ(NoMemory("the gradients", 2'000'000'000, 512'000'000).message,
+            "no memory for the gradients: 2.0 GB needed, 512 MB available");
+  EXPECT_EQ(NoMemory("the gradients", 12'300, UINT64_MAX).message,
+            "no memory for the gradients: 12 kB needed");
+  EXPECT_NE(NoMemory("x", 1, 0).hint, "");
+}
+
+TEST(Stream, GivesWhatItWasMadeOfAndNoMore) {
+  const Bytes bytes = ToBytes(AsBytes("abcdef"));
+  BytesSink sink;
+  ASSERT_TRUE(sink.Write(ByteView(bytes).first(2)));
+  ASSERT_TRUE(sink.Write(ByteView(bytes).subspan(2)));
+  EXPECT_EQ(sink.bytes(), bytes);
+  ViewSource source(bytes);
+  Bytes part(4);
+  ASSERT_TRUE(source.Read(part));
+  EXPECT_EQ(AsText(part), "abcd");
+  EXPECT_EQ(source.left(), 2U);
+  EXPECT_EQ(source.Read(part).error().message, "4 bytes are wanted, 2 are left");
 }
 
 }  // namespace

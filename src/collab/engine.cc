@@ -1,6 +1,8 @@
 #include "collab/engine.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 
 #include "agreed/combine.h"
@@ -16,6 +18,14 @@ namespace loom::collab {
 using agreed::Tile;
 using agreed::TileSpan;
 
+namespace {
+
+constexpr std::uint64_t kInnerMagic = 0x524E4E494D4F4F4CULL;  // "LOOMINNR"
+constexpr std::uint32_t kInnerVersion = 2;
+constexpr std::size_t kInnerHeadBytes = 8 + 4 + 8;
+
+}  // namespace
+
 TileLayout::TileLayout(const agreed::TileGrid& grid, const SyncConfig& config,
                        const codec::Codec& codec)
     : num_tensors_(grid.tensors().size()), num_planes_(1 + MakeStepRule(config)->num_slots()) {
@@ -27,8 +37,14 @@ TileLayout::TileLayout(const agreed::TileGrid& grid, const SyncConfig& config,
   }
 }
 
+Result<Engine> Engine::Make(agreed::TileGrid grid, const SyncConfig& config, codec::CodecKind codec,
+                            agreed::Isa isa, WorkerFactory factory) {
+  LOOM_ASSIGN(agreed::State state, agreed::State::Make(grid, MakeStepRule(config)->num_slots()));
+  return Engine(std::move(grid), config, codec, isa, std::move(factory), std::move(state));
+}
+
 Engine::Engine(agreed::TileGrid grid, const SyncConfig& config, codec::CodecKind codec,
-               agreed::Isa isa, WorkerFactory factory)
+               agreed::Isa isa, WorkerFactory factory, agreed::State state)
     : grid_(std::move(grid)),
       config_(config),
       codec_(codec::MakeCodec(codec, isa)),
@@ -36,7 +52,7 @@ Engine::Engine(agreed::TileGrid grid, const SyncConfig& config, codec::CodecKind
       method_(MakeSyncMethod(config, isa)),
       layout_(grid_, config, *codec_),
       factory_(std::move(factory)),
-      state_(grid_, method_->step().num_slots()) {}
+      state_(std::move(state)) {}
 
 void Engine::Configure(const SyncConfig& config) {
   config_ = config;
@@ -54,27 +70,43 @@ Result<Engine::Local*> Engine::LocalOf(WorkerIndex index) {
   return &it->second;
 }
 
+Status Engine::MakeFeedback(Local& local) const {
+  for (agreed::FlatBuffer* buffer : {&local.residual, &local.candidate}) {
+    if (buffer->size() > 0) continue;
+    LOOM_ASSIGN(*buffer, agreed::FlatBuffer::Allocate(grid_.flat_size(), "error feedback"));
+  }
+  return {};
+}
+
+Result<std::span<float>> Engine::SharedWork() {
+  if (work_.size() == 0) {
+    LOOM_ASSIGN(work_, agreed::FlatBuffer::Allocate(grid_.flat_size(), "the weights in training"));
+  }
+  return work_.span();
+}
+
 Result<EncodedWork> Engine::Work(const WorkOrder& order, const std::atomic<bool>& cut) {
   LOOM_ASSIGN(Local * local, LocalOf(order.worker));
-  if (work_.size() == 0) work_ = agreed::FlatBuffer(grid_.flat_size());
-  EncodedWork out;
-  LOOM_ASSIGN(out.done, method_->Contribute(*local->worker, order, weights(), work_.span(), cut));
-  out.shares.push_back({order.worker, out.done.samples, out.done.tokens});
   const bool lossy = codec_->kind() != codec::CodecKind::kFp32;
-  if (lossy && local->candidate.size() == 0) {
-    local->residual = agreed::FlatBuffer(grid_.flat_size());
-    local->candidate = agreed::FlatBuffer(grid_.flat_size());
+  std::span<float> work;
+  if (lossy) {
+    LOOM_RETURN_IF_ERROR(MakeFeedback(*local));
+    work = local->candidate.span();
+  } else {
+    LOOM_ASSIGN(work, SharedWork());
   }
+  EncodedWork out;
+  LOOM_ASSIGN(out.done, method_->Contribute(*local->worker, order, weights(), work, cut));
+  out.shares.push_back({order.worker, out.done.samples, out.done.tokens});
   Bytes encoded(layout_.total());
   for (std::size_t i = 0; i < grid_.size(); ++i) {
     const Tile& tile = grid_[i];
-    const std::span<const float> x = TileSpan(tile, std::as_const(work_).span());
+    const std::span<float> x = TileSpan(tile, work);
     const MutableByteView bytes =
         MutableByteView(encoded).subspan(layout_.Offset(i), layout_.Size(i));
     const Status encoded_ok =
-        lossy ? codec::EncodeWithFeedback(*codec_, x,
-                                          TileSpan(tile, std::as_const(local->residual).span()),
-                                          bytes, TileSpan(tile, local->candidate.span()))
+        lossy ? codec::EncodeWithFeedback(
+                    *codec_, x, TileSpan(tile, std::as_const(local->residual).span()), bytes, x)
               : codec_->Encode(x, bytes);
     if (!encoded_ok) {
       return Error(encoded_ok.error())
@@ -92,7 +124,7 @@ Result<EncodedWork> Engine::SumUnits(std::span<const WorkOrder> orders, const Bo
     return MakeError(Code::kInternal, fmt::format("{} bounds for {} tensors", bounds.size(),
                                                   grid_.tensors().size()));
   }
-  if (work_.size() == 0) work_ = agreed::FlatBuffer(grid_.flat_size());
+  LOOM_ASSIGN(const std::span<float> work, SharedWork());
   const std::uint64_t units_in_step = NumUnits(config_);
   const std::uint64_t unit = config_.batch / config_.accumulation;
   const float loss_scale =
@@ -111,19 +143,18 @@ Result<EncodedWork> Engine::SumUnits(std::span<const WorkOrder> orders, const Bo
       WorkOrder one = rest;
       one.ranges = Prefix(rest.ranges, unit).value_or(rest.ranges);
       rest.ranges = Suffix(rest.ranges, unit);
-      LOOM_ASSIGN(const WorkDone done,
-                  local->worker->Gradient(one, weights(), work_.span(), loss_scale));
+      LOOM_ASSIGN(const WorkDone done, local->worker->Gradient(one, weights(), work, loss_scale));
       share.samples += done.samples;
       share.tokens += done.tokens;
       out.done.loss_sum += done.loss_sum;
-      const std::vector<Exponent> exponents = ExponentsOf(grid_, std::as_const(work_).span(), isa_);
+      const std::vector<Exponent> exponents = ExponentsOf(grid_, work, isa_);
       if (std::ranges::find(exponents, agreed::kNotFinite) != exponents.end()) {
         finite = false;
         continue;
       }
       Widen(out.exponents, exponents);
       broken = broken || Breaks(exponents, bounds);
-      if (sum && !broken) sum->Add(std::as_const(work_).span());
+      if (sum && !broken) sum->Add(work);
     }
     if (!finite) out.not_finite.push_back(order.worker);
     out.done.samples += share.samples;
@@ -133,16 +164,12 @@ Result<EncodedWork> Engine::SumUnits(std::span<const WorkOrder> orders, const Bo
   out.done.steps = 1;
   out.exponents.resize(grid_.tensors().size(), agreed::kNoExponent);
   if (broken || !out.not_finite.empty()) return out;
-  Bytes encoded(layout_.total() * (several ? kWide : 1));
   const std::size_t width = several ? kWide : 1;
+  Bytes encoded = several ? std::move(*sum).Take() : Bytes(layout_.total());
   for (std::size_t i = 0; i < grid_.size(); ++i) {
     const MutableByteView bytes =
         MutableByteView(encoded).subspan(width * layout_.Offset(i), width * layout_.Size(i));
-    if (several) {
-      sum->EncodeTile(i, bytes);
-    } else {
-      LOOM_RETURN_IF_ERROR(codec_->Encode(TileSpan(grid_[i], std::as_const(work_).span()), bytes));
-    }
+    if (!several) LOOM_RETURN_IF_ERROR(codec_->Encode(TileSpan(grid_[i], work), bytes));
     out.hashes.push_back(crypto::Sha256(bytes));
   }
   out.encoded = MakeBlob(std::move(encoded));
@@ -321,36 +348,54 @@ Hash Engine::Possession(const PeerId& peer, const Hash& salt) const {
   return stream.Finish();
 }
 
-std::map<WorkerIndex, Bytes> Engine::SaveInner() const {
-  std::map<WorkerIndex, Bytes> out;
+std::vector<WorkerIndex> Engine::InnerWorkers() const {
+  std::vector<WorkerIndex> workers;
   for (const auto& [index, local] : locals_) {
-    if (!method_->has_inner_state() && local.residual.size() == 0) continue;
-    wire::Writer writer;
-    writer.Var(method_->has_inner_state() ? local.worker->SaveState() : Bytes());
-    writer.Var(std::as_bytes(local.residual.span()));
-    out.emplace(index, std::move(writer).Take());
+    if (method_->has_inner_state() || local.residual.size() > 0) workers.push_back(index);
   }
-  return out;
+  return workers;
 }
 
-Status Engine::RestoreInner(WorkerIndex worker, ByteView bytes) {
-  wire::Reader in(bytes);
-  const ByteView state = in.Var(UINT32_MAX);
-  const ByteView residual = in.Var(UINT32_MAX);
-  LOOM_RETURN_IF_ERROR(in.Finish("inner state"));
-  LOOM_ASSIGN(Local * local, LocalOf(worker));
-  if (method_->has_inner_state()) LOOM_RETURN_IF_ERROR(local->worker->RestoreState(state));
-  if (residual.empty()) return {};
-  if (residual.size() != grid_.flat_size() * sizeof(float)) {
-    return MakeError(Code::kCorrupt, "the error feedback is of another model");
+// u64 magic, u32 version, u64 bytes of the error feedback, the error feedback (fp32, little-endian,
+// as the flat buffer lies), then whatever the worker keeps.
+Status Engine::SaveInner(WorkerIndex worker, ByteSink& out) const {
+  const Local& local = locals_.at(worker);
+  const ByteView residual = std::as_bytes(local.residual.span());
+  wire::Writer head;
+  head.Int(kInnerMagic);
+  head.Int(kInnerVersion);
+  head.Int(std::uint64_t{residual.size()});
+  LOOM_RETURN_IF_ERROR(out.Write(head.bytes()));
+  LOOM_RETURN_IF_ERROR(out.Write(residual));
+  return method_->has_inner_state() ? local.worker->SaveState(out) : Status();
+}
+
+Status Engine::RestoreInner(WorkerIndex worker, ByteSource& in) {
+  std::array<std::byte, kInnerHeadBytes> raw{};
+  LOOM_RETURN_IF_ERROR(in.Read(raw));
+  wire::Reader head(raw);
+  const auto magic = head.Int<std::uint64_t>();
+  const auto version = head.Int<std::uint32_t>();
+  const auto residual = head.Int<std::uint64_t>();
+  if (magic != kInnerMagic || version != kInnerVersion) {
+    return MakeError(Code::kCorrupt,
+                     fmt::format("inner state: magic {:016x} version {}, expected {:016x} version "
+                                 "{}",
+                                 magic, version, kInnerMagic, kInnerVersion),
+                     "another version of loom wrote it: go on with that one");
   }
-  agreed::FlatBuffer values(grid_.flat_size());
-  std::memcpy(values.data(), residual.data(), residual.size());
-  if (!agreed::AllFinite(values.span(), isa_))
-    return MakeError(Code::kCorrupt, "the error feedback holds a value that is not finite");
-  local->residual = std::move(values);
-  local->candidate = agreed::FlatBuffer(grid_.flat_size());
-  return {};
+  if (residual != 0 && residual != grid_.flat_size() * sizeof(float))
+    return MakeError(Code::kCorrupt, "the error feedback is of another model");
+  LOOM_ASSIGN(Local * local, LocalOf(worker));
+  if (residual != 0) {
+    LOOM_RETURN_IF_ERROR(MakeFeedback(*local));
+    LOOM_RETURN_IF_ERROR(in.Read(std::as_writable_bytes(local->residual.span())));
+    if (!agreed::AllFinite(local->residual.span(), isa_))
+      return MakeError(Code::kCorrupt, "the error feedback holds a value that is not finite");
+  }
+  if (method_->has_inner_state()) return local->worker->RestoreState(in);
+  return in.left() == 0 ? Status()
+                        : MakeError(Code::kCorrupt, "inner state of a method that has none");
 }
 
 }  // namespace loom::collab

@@ -15,6 +15,7 @@
 #include "agreed/state.h"
 #include "agreed/tile_grid.h"
 #include "base/bytes.h"
+#include "base/stream.h"
 #include "codec/codec.h"
 #include "collab/exact.h"
 #include "collab/method.h"
@@ -99,15 +100,16 @@ class Engine {
  public:
   using WorkerFactory = std::function<Result<std::unique_ptr<Worker>>(WorkerIndex)>;
 
-  /// The state starts at zero; fill weights() and SetRoot follows from Root().
-  Engine(agreed::TileGrid grid, const SyncConfig& config, codec::CodecKind codec, agreed::Isa isa,
-         WorkerFactory factory);
+  /// The state starts at zero. An error when there is no memory for it.
+  static Result<Engine> Make(agreed::TileGrid grid, const SyncConfig& config,
+                             codec::CodecKind codec, agreed::Isa isa, WorkerFactory factory);
 
   /// Other settings from here on, of the same method, codec and workers.
   void Configure(const SyncConfig& config);
   const agreed::TileGrid& grid() const { return grid_; }
   const TileLayout& layout() const { return layout_; }
   agreed::State& state() { return state_; }
+  const agreed::State& state() const { return state_; }
   std::span<float> weights() { return state_.weights(); }
   Hash Root() const;
 
@@ -139,17 +141,27 @@ class Engine {
   /// (R11).
   Hash Possession(const PeerId& peer, const Hash& salt) const;
 
-  /// Inner state of the workers that have worked here, for checkpoints, and back.
-  std::map<WorkerIndex, Bytes> SaveInner() const;
-  Status RestoreInner(WorkerIndex worker, ByteView bytes);
+  /// The workers with inner state that a checkpoint has to keep: those that have worked here.
+  std::vector<WorkerIndex> InnerWorkers() const;
+  /// A worker's inner state and error feedback. Requires: it is one of InnerWorkers.
+  Status SaveInner(WorkerIndex worker, ByteSink& out) const;
+  /// All that is left of `in`. After an error the worker's state is not defined.
+  Status RestoreInner(WorkerIndex worker, ByteSource& in);
 
  private:
+  /// With a lossy codec a worker trains in its own candidate buffer, which then holds what the
+  /// codec left out: one buffer less than if the two lay apart.
   struct Local {
     std::unique_ptr<Worker> worker;
-    agreed::FlatBuffer residual;   ///< current; empty until the first lossy work was recorded
+    agreed::FlatBuffer residual;   ///< current; empty until the first lossy work
     agreed::FlatBuffer candidate;  ///< becomes current with the record
   };
+  Engine(agreed::TileGrid grid, const SyncConfig& config, codec::CodecKind codec, agreed::Isa isa,
+         WorkerFactory factory, agreed::State state);
   Result<Local*> LocalOf(WorkerIndex index);
+  Status MakeFeedback(Local& local) const;
+  /// The buffer that all workers share where nothing in it outlives their work.
+  Result<std::span<float>> SharedWork();
   Result<agreed::StepScalars> ScalarsOf(ByteView reduced, const agreed::StepClock& clock) const;
   bool IsMatrix(const agreed::Tile& tile) const {
     return grid_.tensors()[tile.tensor].shape.size() >= 2;
@@ -163,7 +175,7 @@ class Engine {
   TileLayout layout_;
   WorkerFactory factory_;
   agreed::State state_;
-  agreed::FlatBuffer work_;  ///< what the worker at work leaves; made at the first Work
+  agreed::FlatBuffer work_;  ///< SharedWork, once needed
   std::map<WorkerIndex, Local> locals_;
 };
 

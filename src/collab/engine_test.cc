@@ -40,8 +40,8 @@ class ConstantGradient final : public Worker {
     return done;
   }
   void Reset() override {}
-  Bytes SaveState() const override { return {}; }
-  Status RestoreState(ByteView) override { return {}; }
+  Status SaveState(ByteSink&) const override { return {}; }
+  Status RestoreState(ByteSource&) override { return {}; }
 
  private:
   float lr_, gradient_;
@@ -88,8 +88,11 @@ class Pull final : public Worker {
     }
   }
   void Reset() override { std::fill(v_.begin(), v_.end(), 0.0F); }
-  Bytes SaveState() const override { return ToBytes(std::as_bytes(std::span(v_))); }
-  Status RestoreState(ByteView) override { return {}; }
+  Status SaveState(ByteSink& out) const override { return out.Write(std::as_bytes(std::span(v_))); }
+  Status RestoreState(ByteSource& in) override {
+    v_.resize(in.left() / sizeof(float));
+    return in.Read(std::as_writable_bytes(std::span(v_)));
+  }
 
  private:
   std::vector<float> v_;
@@ -97,8 +100,15 @@ class Pull final : public Worker {
 
 Engine MakeEngine(const SyncConfig& config, std::uint64_t elements, codec::CodecKind codec,
                   Engine::WorkerFactory factory) {
-  return {agreed::TileGrid::Make({{"theta", {elements}}}, 256).value(), config, codec,
-          agreed::BestIsa(), std::move(factory)};
+  return Engine::Make(agreed::TileGrid::Make({{"theta", {elements}}}, 256).value(), config, codec,
+                      agreed::BestIsa(), std::move(factory))
+      .value();
+}
+
+Bytes InnerOf(const Engine& engine) {
+  BytesSink sink;
+  EXPECT_TRUE(engine.SaveInner(0, sink).ok());
+  return sink.bytes();
 }
 
 void OneRound(Engine& engine, Round round, std::uint32_t steps, std::size_t workers) {
@@ -196,15 +206,55 @@ TEST(EngineTest, R21TheResidualOfWorkThatWasLeftOutIsThatOfBefore) {
   const auto first = kept.Work(order, std::atomic<bool>(false));
   ASSERT_TRUE(first.ok());
   kept.Settle(0, true);
-  const Bytes before = kept.SaveInner().at(0);
+  const Bytes before = InnerOf(kept);
   ASSERT_TRUE(kept.Work(order, std::atomic<bool>(false)).ok());
   kept.Settle(0, false);
-  const Bytes after = kept.SaveInner().at(0);
-  // The inner state moved on, the residual (the second half) did not.
+  const Bytes after = InnerOf(kept);
+  // The residual, which stands first, did not change; the inner state behind it moved on.
   ASSERT_EQ(before.size(), after.size());
-  const std::size_t half = before.size() - kept.grid().flat_size() * sizeof(float);
-  EXPECT_TRUE(std::equal(before.begin() + static_cast<std::ptrdiff_t>(half), before.end(),
-                         after.begin() + static_cast<std::ptrdiff_t>(half)));
+  const std::size_t end = 20 + kept.grid().flat_size() * sizeof(float);
+  EXPECT_TRUE(std::ranges::equal(ByteView(before).first(end), ByteView(after).first(end)));
+  EXPECT_NE(before, after);
+}
+
+TEST(EngineTest, InnerStateComesBackAndWhatIsNotThatOfTheModelIsRefused) {
+  SyncConfig config;
+  const auto factory = [](WorkerIndex) {
+    return Result<std::unique_ptr<Worker>>(std::make_unique<Pull>());
+  };
+  Engine engine = MakeEngine(config, 500, codec::CodecKind::kInt8, factory);
+  OneRound(engine, 1, 3, 1);
+  const Bytes saved = InnerOf(engine);
+  Engine again = MakeEngine(config, 500, codec::CodecKind::kInt8, factory);
+  std::ranges::copy(engine.weights(), again.weights().begin());
+  ViewSource source(saved);
+  ASSERT_TRUE(again.RestoreInner(0, source).ok());
+  EXPECT_EQ(InnerOf(again), saved);
+  WorkOrder order;
+  order.ranges = {{3, 7}};
+  order.batch = 1;
+  const auto one = engine.Work(order, std::atomic<bool>(false));
+  const auto other = again.Work(order, std::atomic<bool>(false));
+  ASSERT_TRUE(one.ok() && other.ok());
+  EXPECT_EQ(one->hashes, other->hashes);
+
+  const auto refused = [&](Bytes bytes) {
+    Engine fresh = MakeEngine(config, 500, codec::CodecKind::kInt8, factory);
+    ViewSource in(bytes);
+    const Status status = fresh.RestoreInner(0, in);
+    return status.ok() ? std::string() : status.error().message;
+  };
+  EXPECT_NE(refused(Bytes(saved.begin(), saved.begin() + 12)), "");
+  Bytes bad = saved;
+  bad[8] = std::byte{1};
+  EXPECT_NE(refused(bad).find("version 1, expected"), std::string::npos) << refused(bad);
+  bad = saved;
+  bad[12] ^= std::byte{4};
+  EXPECT_EQ(refused(bad), "the error feedback is of another model");
+  bad = saved;
+  std::fill_n(bad.begin() + 20, 4, std::byte{0xff});
+  EXPECT_EQ(refused(bad), "the error feedback holds a value that is not finite");
+  EXPECT_NE(refused(Bytes(saved.begin(), saved.begin() + 100)), "");
 }
 
 TEST(EngineTest, R19PartsThatAreNotWhatWasCommittedToAreRefused) {
@@ -392,7 +442,7 @@ TEST(EngineTest, AnAllReduceStepIsAnOptimizerStepOnTheMeanGradient) {
                       agreed::ClipScale(std::sqrt(squares), 1.0F), false);
     for (std::size_t i = 0; i < 500; ++i) ASSERT_EQ(engine.weights()[i], w[i]) << i;
   }
-  EXPECT_TRUE(engine.SaveInner().empty());
+  EXPECT_TRUE(engine.InnerWorkers().empty());
 }
 
 }  // namespace

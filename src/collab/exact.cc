@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "agreed/state.h"
 #include "crypto/hash.h"
 #include "wire/bytes_io.h"
 
@@ -72,20 +73,17 @@ UnitSum::UnitSum(const agreed::TileGrid& grid, Bounds bounds, std::uint64_t unit
       bounds_(std::move(bounds)),
       units_(units_in_step),
       isa_(isa),
-      sum_(grid.flat_size()) {}
+      sum_(grid.num_elements() * sizeof(std::int64_t)) {}
 
 void UnitSum::Add(std::span<const float> gradient) {
-  for (std::size_t t = 0; t < grid_->tensors().size(); ++t) {
-    const std::uint64_t offset = grid_->TensorOffset(t);
-    const std::uint64_t size = grid_->tensors()[t].Numel();
-    agreed::AddFixed(std::span(sum_).subspan(offset, size), gradient.subspan(offset, size),
-                     agreed::ShiftFor(bounds_[t], units_), isa_);
+  std::size_t at = 0;
+  for (const agreed::Tile& tile : grid_->tiles()) {
+    // The bytes of a vector begin where any integer may, and hold nothing but these.
+    const std::span<std::int64_t> sum(reinterpret_cast<std::int64_t*>(sum_.data()) + at, tile.size);
+    agreed::AddFixed(sum, agreed::TileSpan(tile, gradient),
+                     agreed::ShiftFor(bounds_[tile.tensor], units_), isa_);
+    at += tile.size;
   }
-}
-
-void UnitSum::EncodeTile(std::size_t tile, MutableByteView out) const {
-  const agreed::Tile& t = (*grid_)[tile];
-  std::memcpy(out.data(), sum_.data() + t.offset, std::size_t{t.size} * sizeof(std::int64_t));
 }
 
 Status CheckExactTile(const ExactTile& tile, Exponent exponent, Exponent bound,

@@ -53,15 +53,15 @@ class UnitSum {
           agreed::Isa isa);
   /// Requires: the gradient breaks no bound.
   void Add(std::span<const float> gradient);
-  /// The sum of one tile as little-endian int64.
-  void EncodeTile(std::size_t tile, MutableByteView out) const;
+  /// The sum, tile by tile, as little-endian int64. Nothing is left of it here.
+  Bytes Take() && { return std::move(sum_); }
 
  private:
   const agreed::TileGrid* grid_;
   Bounds bounds_;
   std::uint64_t units_;
   agreed::Isa isa_;
-  std::vector<std::int64_t> sum_;  ///< flat
+  Bytes sum_;  ///< int64 of the tiles, one after the other: what travels
 };
 
 /// One host's bytes for a tile.

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "base/bytes.h"
 #include "base/id.h"
 #include "base/result.h"
+#include "base/stream.h"
 
 namespace loom::collab {
 
@@ -60,9 +60,11 @@ class Worker {
   /// Zero inner state (rule R22).
   virtual void Reset() = 0;
 
-  /// Inner optimizer state as bytes for a checkpoint, and back. Restore checks size and finiteness.
-  virtual Bytes SaveState() const = 0;
-  virtual Status RestoreState(ByteView bytes) = 0;
+  /// Inner optimizer state as bytes for a checkpoint.
+  virtual Status SaveState(ByteSink& out) const = 0;
+  /// Takes all that is left of `in`, and checks size and finiteness. After an error the inner state
+  /// is what it was, or zero.
+  virtual Status RestoreState(ByteSource& in) = 0;
 };
 
 }  // namespace loom::collab

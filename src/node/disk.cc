@@ -71,18 +71,32 @@ Status DiskExecutor::DropOldVotes() {
   return folder_->votes().Rewrite(entries);
 }
 
+Result<store::PendingCheckpoint> DiskExecutor::BeginCheckpoint(const collab::CheckpointJob& job,
+                                                               const Engine& engine) {
+  const std::vector<WorkerIndex> workers = engine.InnerWorkers();
+  std::vector<store::ExtraWriter> extras;
+  extras.reserve(workers.size());
+  for (const WorkerIndex worker : workers) {
+    extras.push_back({InnerName(worker),
+                      [&engine, worker](ByteSink& out) { return engine.SaveInner(worker, out); }});
+  }
+  return folder_->checkpoints().Begin({job.round, job.record, job.root}, extras);
+}
+
 Result<std::vector<Hash>> DiskExecutor::Checkpoint(const collab::CheckpointJob& job,
-                                                   Engine& engine) {
-  const std::map<WorkerIndex, Bytes> inner = engine.SaveInner();
-  std::vector<store::NamedBytes> extras;
-  extras.reserve(inner.size());
-  for (const auto& [worker, bytes] : inner) extras.push_back({InnerName(worker), bytes});
-  LOOM_RETURN_IF_ERROR(folder_->checkpoints().Save({job.round, job.record, job.root}, state_layout_,
-                                                   std::as_const(engine.state()).planes(), extras));
+                                                   const Engine& engine) {
+  LOOM_ASSIGN(store::PendingCheckpoint pending, BeginCheckpoint(job, engine));
+  return FinishCheckpoint(job.round, std::move(pending), engine);
+}
+
+Result<std::vector<Hash>> DiskExecutor::FinishCheckpoint(Round round,
+                                                         store::PendingCheckpoint pending,
+                                                         const Engine& engine) {
+  LOOM_RETURN_IF_ERROR(
+      folder_->checkpoints().Finish(std::move(pending), state_layout_, engine.state().planes()));
   // With one checkpoint the rounds before it stay, for peers that are a little behind.
   if (folder_->checkpoints().List().size() > 1) LOOM_RETURN_IF_ERROR(folder_->PruneRounds());
-  LOOM_ASSIGN(const store::StateFile state,
-              folder_->checkpoints().OpenState(job.round, state_layout_));
+  LOOM_ASSIGN(const store::StateFile state, folder_->checkpoints().OpenState(round, state_layout_));
   return state.leaves();
 }
 

@@ -26,7 +26,14 @@ class DiskExecutor {
   /// Writes the engine's state and its workers' inner state; removes older checkpoints and the
   /// round bytes that no kept one needs. The leaves of the state. Nobody may change the engine
   /// meanwhile.
-  Result<std::vector<Hash>> Checkpoint(const collab::CheckpointJob& job, collab::Engine& engine);
+  Result<std::vector<Hash>> Checkpoint(const collab::CheckpointJob& job,
+                                       const collab::Engine& engine);
+  /// The same in two steps. The inner state is written when Begin returns and workers may go on;
+  /// the state may be read, but not change until Finish returns, which may run on another thread.
+  Result<store::PendingCheckpoint> BeginCheckpoint(const collab::CheckpointJob& job,
+                                                   const collab::Engine& engine);
+  Result<std::vector<Hash>> FinishCheckpoint(Round round, store::PendingCheckpoint pending,
+                                             const collab::Engine& engine);
   /// What was asked for, checked against its hash; null when it is not here any more.
   Blob Find(const collab::Serve& serve) const;
 

@@ -237,6 +237,7 @@ void Node::StartPeer() {
   const bool posted = compute_->Post([this] {
     const auto make = [this]() -> Result<collab::PeerRestore> {
       const train::RunSpec& spec = run_->spec;
+      engine_.reset();  // of before new settings: never two of them at once
       LOOM_RETURN_IF_ERROR(ConfigureCompute(spec, options_.local));
       LOOM_RETURN_IF_ERROR(CheckKernels(*run_, options_.local));
       LOOM_ASSIGN(settings_, SettingsOf(folder_, *run_));
@@ -257,7 +258,9 @@ void Node::StartPeer() {
         LOOM_ASSIGN(auto worker, train::TrainWorker::Make(*shared));
         return std::unique_ptr<collab::Worker>(std::move(worker));
       };
-      engine_ = std::make_unique<collab::Engine>(std::move(grid), spec.sync, codec, isa, factory);
+      LOOM_ASSIGN(collab::Engine engine,
+                  collab::Engine::Make(std::move(grid), spec.sync, codec, isa, factory));
+      engine_ = std::make_unique<collab::Engine>(std::move(engine));
       disk_ = std::make_unique<DiskExecutor>(folder_, engine_->grid(), *layout_);
       runner_ = std::make_unique<JobRunner>(*engine_);
       const auto first_weights = [this](std::span<float> w) -> Status {

@@ -76,14 +76,16 @@ Status ReadRecords(store::PeerFolder& folder, History& history) {
 Result<Blob> ReadRound(const store::PeerFolder& folder, const collab::TileLayout& layout,
                        const Body& body) {
   LOOM_ASSIGN(const store::RoundFile file, folder.OpenRound(body.round, RoundIdOf(body)));
-  LOOM_ASSIGN(const std::vector<Bytes> tiles, file.ReadAll(layout.total()));
-  Bytes whole;
-  whole.reserve(layout.total());
-  for (const Bytes& tile : tiles) whole.insert(whole.end(), tile.begin(), tile.end());
-  if (whole.size() != layout.total()) {
+  if (file.TotalBytes() != layout.total() || file.num_tiles() != layout.num_tiles()) {
     return MakeError(Code::kCorrupt,
                      fmt::format("the reduced bytes of round {} are {}, the grid needs {}",
-                                 body.round, whole.size(), layout.total()));
+                                 body.round, file.TotalBytes(), layout.total()));
+  }
+  Bytes whole;
+  whole.reserve(layout.total());
+  for (std::size_t i = 0; i < file.num_tiles(); ++i) {
+    LOOM_ASSIGN(const Bytes tile, file.ReadTile(i));
+    whole.insert(whole.end(), tile.begin(), tile.end());
   }
   return MakeBlob(std::move(whole));
 }
@@ -125,9 +127,8 @@ Result<Round> LoadCheckpoint(store::PeerFolder& folder, const store::StateLayout
       for (const store::ExtraFile& extra : loaded->extras) {
         const auto worker = WorkerOfName(extra.name);
         if (!worker) continue;
-        LOOM_ASSIGN(const Bytes bytes,
-                    folder.checkpoints().ReadExtra(round, extra.name, extra.size));
-        LOOM_RETURN_IF_ERROR(engine.RestoreInner(*worker, bytes));
+        LOOM_RETURN_IF_ERROR(folder.checkpoints().ReadExtra(
+            round, extra.name, [&](ByteSource& in) { return engine.RestoreInner(*worker, in); }));
       }
       return round;
     }

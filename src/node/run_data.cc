@@ -102,7 +102,8 @@ Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const Fo
   LOOM_ASSIGN(
       const agreed::TileGrid grid,
       agreed::TileGrid::Make(model::ParameterShapes(run.spec.model), run.spec.sync.tile_elements));
-  agreed::State state(grid, collab::MakeStepRule(run.spec.sync)->num_slots());
+  LOOM_ASSIGN(agreed::State state,
+              agreed::State::Make(grid, collab::MakeStepRule(run.spec.sync)->num_slots()));
   model::InitWeights(run.spec.model, grid, run.spec.sync.seed, state.weights());
   const Hash root = agreed::StateRoot(grid, std::as_const(state).planes());
   const collab::Body body =

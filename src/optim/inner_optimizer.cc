@@ -55,8 +55,10 @@ Result<InnerOptimizer> InnerOptimizer::Make(const agreed::TileGrid& grid,
   state->grid = grid;
   state->config = config;
   state->plan = agreed::PlanInner(grid, config);
-  LOOM_ASSIGN(state->state, agreed::FlatBuffer::Allocate(state->plan.state_size()));
-  LOOM_ASSIGN(state->scratch, agreed::FlatBuffer::Allocate(state->plan.scratch));
+  LOOM_ASSIGN(state->state, agreed::FlatBuffer::Allocate(state->plan.state_size(),
+                                                         "the inner optimizer's state"));
+  LOOM_ASSIGN(state->scratch,
+              agreed::FlatBuffer::Allocate(state->plan.scratch, "the inner optimizer's scratch"));
   return InnerOptimizer(std::move(state));
 }
 
@@ -92,20 +94,23 @@ std::uint64_t InnerOptimizer::step() const { return state_->step; }
 const InnerConfig& InnerOptimizer::config() const { return state_->config; }
 std::span<const float> InnerOptimizer::state() const { return std::as_const(state_->state).span(); }
 
-Status InnerOptimizer::Restore(std::uint64_t step, std::span<const float> state) {
+Status InnerOptimizer::Restore(std::uint64_t step,
+                               const std::function<Status(std::span<float>)>& fill) {
   State& s = *state_;
-  if (state.size() != s.plan.state_size()) {
-    return MakeError(Code::kCorrupt,
-                     fmt::format("inner state of {} values, the model's {} has {}", state.size(),
-                                 InnerKindName(s.config.kind), s.plan.state_size()));
+  const auto read = [&]() -> Status {
+    const std::span<float> state = s.state.span();
+    LOOM_RETURN_IF_ERROR(fill(state));
+    if (!agreed::AllFinite(state))
+      return MakeError(Code::kCorrupt, "inner state: a value is not finite");
+    if (std::ranges::any_of(state.last(s.plan.second_size), [](float v) { return v < 0; }))
+      return MakeError(Code::kCorrupt, "inner state: a second moment is negative");
+    return {};
+  };
+  Status status = read();
+  if (!status) {
+    Reset();
+    return status;
   }
-  if (!agreed::AllFinite(state)) {
-    return MakeError(Code::kCorrupt, "inner state: a value is not finite");
-  }
-  if (std::ranges::any_of(state.last(s.plan.second_size), [](float v) { return v < 0; })) {
-    return MakeError(Code::kCorrupt, "inner state: a second moment is negative");
-  }
-  std::ranges::copy(state, s.state.data());
   s.step = step;
   return {};
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -42,9 +43,10 @@ class InnerOptimizer {
   const InnerConfig& config() const;
   /// Momentum or first moments, then AdamW's second moments: the planes of agreed::InnerPlan.
   std::span<const float> state() const;
-  /// Continues from what state() and step() of such an optimizer gave. kCorrupt for another size, a
-  /// value that is not finite, or a negative second moment; the optimizer is then as it was.
-  Status Restore(std::uint64_t step, std::span<const float> state);
+  /// Continues from what state() and step() of such an optimizer gave: `fill` writes the state in
+  /// place. An error of it, or kCorrupt for a value that is not finite or a negative second moment;
+  /// the optimizer is then as after Reset.
+  Status Restore(std::uint64_t step, const std::function<Status(std::span<float>)>& fill);
 
  private:
   struct State;

@@ -28,8 +28,10 @@ std::optional<Round> ParseRound(std::string_view name) {
   return round;
 }
 
+}  // namespace
+
 /// Appends to a new file and knows its size and hash.
-class HashedFile {
+class HashedFile final : public ByteSink {
  public:
   static Result<HashedFile> Create(FileSystem& fs, const std::string& folder, std::string name) {
     HashedFile out;
@@ -38,10 +40,13 @@ class HashedFile {
     out.stream_ = std::make_unique<crypto::Sha256Stream>();
     return out;
   }
-  Status Append(ByteView bytes) {
-    stream_->Update(bytes);
-    LOOM_RETURN_IF_ERROR(file_->WriteAt(row_.size, bytes));
-    row_.size += bytes.size();
+  Status Write(ByteView bytes) override {
+    for (std::size_t at = 0; at < bytes.size(); at += kChunk) {
+      const ByteView part = bytes.subspan(at, std::min(kChunk, bytes.size() - at));
+      stream_->Update(part);
+      LOOM_RETURN_IF_ERROR(file_->WriteAt(row_.size, part));
+      row_.size += part.size();
+    }
     return {};
   }
   Result<ManifestFile> Finish() {
@@ -56,14 +61,49 @@ class HashedFile {
   ManifestFile row_;
 };
 
+PendingCheckpoint::PendingCheckpoint() = default;
+PendingCheckpoint::~PendingCheckpoint() = default;
+PendingCheckpoint::PendingCheckpoint(PendingCheckpoint&&) noexcept = default;
+PendingCheckpoint& PendingCheckpoint::operator=(PendingCheckpoint&&) noexcept = default;
+
+namespace {
+
 Result<ManifestFile> WriteWhole(FileSystem& fs, const std::string& folder, std::string name,
                                 ByteView bytes) {
   LOOM_ASSIGN(HashedFile file, HashedFile::Create(fs, folder, std::move(name)));
-  for (std::size_t at = 0; at < bytes.size(); at += kChunk) {
-    LOOM_RETURN_IF_ERROR(file.Append(bytes.subspan(at, std::min(kChunk, bytes.size() - at))));
-  }
+  LOOM_RETURN_IF_ERROR(file.Write(bytes));
   return file.Finish();
 }
+
+/// A file from its beginning, read a piece at a time; knows the hash of what was read.
+class HashedSource final : public ByteSource {
+ public:
+  HashedSource(const File& file, std::string path, std::uint64_t size)
+      : file_(&file), path_(std::move(path)), left_(size) {}
+  std::uint64_t left() const override { return left_; }
+  Status Read(MutableByteView out) override {
+    if (out.size() > left_) {
+      return MakeError(Code::kCorrupt, fmt::format("{}: {} bytes are wanted at {}, {} are left",
+                                                   path_, out.size(), at_, left_));
+    }
+    for (std::size_t done = 0; done < out.size(); done += kChunk) {
+      const MutableByteView part = out.subspan(done, std::min(kChunk, out.size() - done));
+      LOOM_RETURN_IF_ERROR(ReadExactly(*file_, path_, at_, part));
+      stream_.Update(part);
+      at_ += part.size();
+      left_ -= part.size();
+    }
+    return {};
+  }
+  Hash Finish() { return stream_.Finish(); }
+
+ private:
+  const File* file_;
+  std::string path_;
+  std::uint64_t at_ = 0;
+  std::uint64_t left_;
+  crypto::Sha256Stream stream_;
+};
 
 Status CheckFile(const FileSystem& fs, const std::string& folder, const ManifestFile& row) {
   const std::string path = JoinPath(folder, row.name);
@@ -163,11 +203,22 @@ Status Checkpoints::Clean() {
   return {};
 }
 
-Status Checkpoints::WriteFiles(const std::string& folder, CheckpointInfo& info,
-                               const StateLayout& layout, const agreed::ConstPlanes& planes,
-                               std::span<const NamedBytes> extras) const {
-  LOOM_RETURN_IF_ERROR(RemoveTree(*fs_, folder));
-  LOOM_RETURN_IF_ERROR(fs_->MakeDirs(JoinPath(folder, "extra")));
+Status Checkpoints::WriteExtras(PendingCheckpoint& pending,
+                                std::span<const ExtraWriter> extras) const {
+  LOOM_RETURN_IF_ERROR(RemoveTree(*fs_, pending.aside_));
+  LOOM_RETURN_IF_ERROR(fs_->MakeDirs(JoinPath(pending.aside_, "extra")));
+  for (const ExtraWriter& extra : extras) {
+    LOOM_ASSIGN(HashedFile file, HashedFile::Create(*fs_, pending.aside_, ExtraPath(extra.name)));
+    LOOM_RETURN_IF_ERROR(extra.write(file));
+    pending.extras_.push_back(std::make_unique<HashedFile>(std::move(file)));
+  }
+  return {};
+}
+
+Status Checkpoints::WriteState(PendingCheckpoint& pending, const StateLayout& layout,
+                               const agreed::ConstPlanes& planes) const {
+  const std::string& folder = pending.aside_;
+  CheckpointInfo& info = pending.info_;
   Manifest manifest{info.round, info.record, info.root, layout.grid, {}};
 
   LOOM_ASSIGN(HashedFile state, HashedFile::Create(*fs_, folder, "state.bin"));
@@ -188,7 +239,7 @@ Status Checkpoints::WriteFiles(const std::string& folder, CheckpointInfo& info,
       region.insert(region.end(), bytes.begin(), bytes.end());
     }
     leaves.push_back(crypto::Sha256(region));
-    LOOM_RETURN_IF_ERROR(state.Append(region));
+    LOOM_RETURN_IF_ERROR(state.Write(region));
   }
   const Hash root = crypto::MerkleRoot(leaves);
   if (info.root.IsZero()) info.root = root;
@@ -205,8 +256,8 @@ Status Checkpoints::WriteFiles(const std::string& folder, CheckpointInfo& info,
   LOOM_ASSIGN(ManifestFile leaves_row,
               WriteWhole(*fs_, folder, "leaves.bin", std::as_bytes(std::span(leaves))));
   manifest.files.push_back(std::move(leaves_row));
-  for (const NamedBytes& extra : extras) {
-    LOOM_ASSIGN(ManifestFile row, WriteWhole(*fs_, folder, ExtraPath(extra.name), extra.bytes));
+  for (const auto& extra : pending.extras_) {
+    LOOM_ASSIGN(ManifestFile row, extra->Finish());
     manifest.files.push_back(std::move(row));
   }
   const std::string json = ToJson(manifest);
@@ -216,45 +267,63 @@ Status Checkpoints::WriteFiles(const std::string& folder, CheckpointInfo& info,
   return fs_->SyncDir(folder);
 }
 
-Result<CheckpointInfo> Checkpoints::Save(CheckpointInfo info, const StateLayout& layout,
+Result<CheckpointInfo> Checkpoints::Save(const CheckpointInfo& info, const StateLayout& layout,
                                          const agreed::ConstPlanes& planes,
-                                         std::span<const NamedBytes> extras) {
-  CheckLayout(layout, planes);
+                                         std::span<const ExtraWriter> extras) {
+  LOOM_ASSIGN(PendingCheckpoint pending, Begin(info, extras));
+  return Finish(std::move(pending), layout, planes);
+}
+
+Result<PendingCheckpoint> Checkpoints::Begin(const CheckpointInfo& info,
+                                             std::span<const ExtraWriter> extras) {
   if (extras.size() > kMaxExtras) {
     return MakeError(Code::kLimit,
                      fmt::format("{} extra files, the limit is {}", extras.size(), kMaxExtras));
   }
   for (std::size_t i = 0; i < extras.size(); ++i) {
     const bool twice = std::any_of(extras.begin(), extras.begin() + static_cast<std::ptrdiff_t>(i),
-                                   [&](const NamedBytes& e) { return e.name == extras[i].name; });
+                                   [&](const ExtraWriter& e) { return e.name == extras[i].name; });
     if (!IsExtraName(extras[i].name) || twice) {
       return MakeError(Code::kInvalid, fmt::format("'{}' cannot name an extra file of a checkpoint",
                                                    extras[i].name));
     }
   }
-  const std::string path = JoinPath(folder_, std::to_string(info.round));
-  const std::string aside = path + std::string(kAside);
+  PendingCheckpoint pending;
+  pending.info_ = info;
+  pending.aside_ = JoinPath(folder_, std::to_string(info.round)) + std::string(kAside);
+  if (Status status = WriteExtras(pending, extras); !status) {
+    (void)RemoveTree(*fs_, pending.aside_);
+    return std::move(status).error().Context(fmt::format("checkpoint of round {}", info.round));
+  }
+  return pending;
+}
+
+Result<CheckpointInfo> Checkpoints::Finish(PendingCheckpoint pending, const StateLayout& layout,
+                                           const agreed::ConstPlanes& planes) {
+  CheckLayout(layout, planes);
+  const Round round = pending.info_.round;
+  const std::string path = JoinPath(folder_, std::to_string(round));
   const std::string replaced = path + std::string(kReplaced);
   const auto publish = [&]() -> Status {
-    LOOM_RETURN_IF_ERROR(WriteFiles(aside, info, layout, planes, extras));
+    LOOM_RETURN_IF_ERROR(WriteState(pending, layout, planes));
     const bool replace = fs_->Exists(path);
     if (replace) {
       LOOM_RETURN_IF_ERROR(RemoveTree(*fs_, replaced));
       LOOM_RETURN_IF_ERROR(fs_->Rename(path, replaced));
     }
-    if (Status status = fs_->Rename(aside, path); !status) {
+    if (Status status = fs_->Rename(pending.aside_, path); !status) {
       if (replace) (void)fs_->Rename(replaced, path);
       return status;
     }
     return fs_->SyncDir(folder_);
   };
   if (Status status = publish(); !status) {
-    (void)RemoveTree(*fs_, aside);
-    return std::move(status).error().Context(fmt::format("checkpoint of round {}", info.round));
+    (void)RemoveTree(*fs_, pending.aside_);
+    return std::move(status).error().Context(fmt::format("checkpoint of round {}", round));
   }
   (void)RemoveTree(*fs_, replaced);
-  Prune(info.round);
-  return info;
+  Prune(round);
+  return pending.info_;
 }
 
 Result<LoadedCheckpoint> Checkpoints::Verify(Round round, const StateLayout& layout,
@@ -308,20 +377,22 @@ Result<LoadedCheckpoint> Checkpoints::LoadLastGood(const StateLayout& layout,
   return MakeError(Code::kNotFound, std::move(message), "the state is fetched from other members");
 }
 
-Result<Bytes> Checkpoints::ReadExtra(Round round, const std::string& name,
-                                     std::uint64_t max_bytes) const {
+Status Checkpoints::ReadExtra(Round round, const std::string& name, const ExtraReader& read) const {
   const std::string path = JoinPath(folder_, std::to_string(round));
   LOOM_ASSIGN(const Manifest manifest, ReadManifest(*fs_, path, round));
   const ManifestFile* row = manifest.Find(ExtraPath(name));
   if (row == nullptr) {
     return MakeError(Code::kNotFound, fmt::format("{}: has no extra file '{}'", path, name));
   }
-  LOOM_ASSIGN(Bytes bytes, ReadWholeFile(*fs_, JoinPath(path, row->name), max_bytes));
-  if (crypto::Sha256(bytes) != row->sha256) {
-    return MakeError(Code::kCorrupt, fmt::format("{}: does not match its hash in the manifest",
-                                                 JoinPath(path, row->name)));
+  const std::string file_path = JoinPath(path, row->name);
+  LOOM_ASSIGN(const auto file, fs_->OpenToRead(file_path));
+  HashedSource source(*file, file_path, row->size);
+  if (Status done = read(source); !done) return std::move(done).error().Context(file_path);
+  if (source.left() > 0 || source.Finish() != row->sha256) {
+    return MakeError(Code::kCorrupt,
+                     fmt::format("{}: does not match its hash in the manifest", file_path));
   }
-  return bytes;
+  return {};
 }
 
 Result<StateFile> Checkpoints::OpenState(Round round, const StateLayout& layout) const {

@@ -11,12 +11,15 @@
 // from several donors, with the root of the record as the only thing to trust.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "agreed/state.h"
 #include "base/id.h"
+#include "base/stream.h"
 #include "store/file_system.h"
 
 namespace loom::store {
@@ -43,11 +46,13 @@ struct CheckpointInfo {
   Hash root;    ///< state root that the record names
 };
 
-/// Becomes extra/<name>.bin. Names are [a-z0-9_-]{1,64}.
-struct NamedBytes {
+/// Becomes extra/<name>.bin, with what `write` gives. Names are [a-z0-9_-]{1,64}.
+struct ExtraWriter {
   std::string name;
-  ByteView bytes;
+  std::function<Status(ByteSink&)> write;
 };
+/// Reads all of an extra file.
+using ExtraReader = std::function<Status(ByteSource&)>;
 
 struct ExtraFile {
   std::string name;
@@ -82,6 +87,24 @@ class StateFile {
   std::vector<std::string> tensors_;
 };
 
+class HashedFile;
+
+/// A checkpoint whose extra files are written, and nothing else of it yet. What is not finished is
+/// removed by Clean.
+class PendingCheckpoint {
+ public:
+  ~PendingCheckpoint();
+  PendingCheckpoint(PendingCheckpoint&&) noexcept;
+  PendingCheckpoint& operator=(PendingCheckpoint&&) noexcept;
+
+ private:
+  friend class Checkpoints;
+  PendingCheckpoint();
+  CheckpointInfo info_;
+  std::string aside_;  ///< the folder that it is written in
+  std::vector<std::unique_ptr<HashedFile>> extras_;
+};
+
 inline constexpr std::size_t kMaxExtras = 256;
 inline constexpr std::size_t kDefaultKeptCheckpoints = 2;
 
@@ -97,9 +120,14 @@ class Checkpoints {
   /// Writes a checkpoint, then prunes. Refuses (kInvalid, naming the tensor) a value that is not
   /// finite, and (kCorrupt) a state whose root is not info.root; a zero root is filled in. When it
   /// fails, kDiskFull included, the older ones are as they were. Saving a round again replaces it.
-  Result<CheckpointInfo> Save(CheckpointInfo info, const StateLayout& layout,
+  Result<CheckpointInfo> Save(const CheckpointInfo& info, const StateLayout& layout,
                               const agreed::ConstPlanes& planes,
-                              std::span<const NamedBytes> extras);
+                              std::span<const ExtraWriter> extras);
+  /// Save in two steps, for a caller whose extras change sooner than its planes: they are written
+  /// (and not yet synced) when Begin returns. Finish may run on another thread.
+  Result<PendingCheckpoint> Begin(const CheckpointInfo& info, std::span<const ExtraWriter> extras);
+  Result<CheckpointInfo> Finish(PendingCheckpoint pending, const StateLayout& layout,
+                                const agreed::ConstPlanes& planes);
   /// Verifies every file and every tile; a bad tile is named by tensor and file offset. On failure
   /// the planes hold a part of the state.
   Result<LoadedCheckpoint> Load(Round round, const StateLayout& layout,
@@ -107,8 +135,9 @@ class Checkpoints {
   /// The newest one that verifies, of at most `newest`; kNotFound lists why each was skipped.
   Result<LoadedCheckpoint> LoadLastGood(const StateLayout& layout, const agreed::Planes& planes,
                                         Round newest = UINT64_MAX) const;
-  /// One extra file, verified against the manifest.
-  Result<Bytes> ReadExtra(Round round, const std::string& name, std::uint64_t max_bytes) const;
+  /// Gives one extra file to `read`, a piece at a time. Its hash is known to be right only once
+  /// this has returned ok: Load, which verifies every file, comes before.
+  Status ReadExtra(Round round, const std::string& name, const ExtraReader& read) const;
   Result<StateFile> OpenState(Round round, const StateLayout& layout) const;
   /// Rounds that have a checkpoint with a readable manifest and files of the right size, ascending.
   std::vector<Round> List() const;
@@ -116,8 +145,9 @@ class Checkpoints {
   Status Remove(Round round);
 
  private:
-  Status WriteFiles(const std::string& folder, CheckpointInfo& info, const StateLayout& layout,
-                    const agreed::ConstPlanes& planes, std::span<const NamedBytes> extras) const;
+  Status WriteExtras(PendingCheckpoint& pending, std::span<const ExtraWriter> extras) const;
+  Status WriteState(PendingCheckpoint& pending, const StateLayout& layout,
+                    const agreed::ConstPlanes& planes) const;
   Result<LoadedCheckpoint> Verify(Round round, const StateLayout& layout,
                                   const agreed::Planes& planes) const;
   std::vector<Round> AllRounds() const;

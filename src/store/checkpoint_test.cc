@@ -43,7 +43,13 @@ class CheckpointTest : public testing::Test {
   Result<CheckpointInfo> Save(Round round) {
     const State state = MakeState(layout_, round);
     const Bytes moments(300, static_cast<std::byte>(round));
-    const std::vector<NamedBytes> extras{{"adam_m", moments}, {"cursor", AsBytes("42")}};
+    const std::vector<ExtraWriter> extras{
+        {"adam_m",
+         [&](ByteSink& out) -> Status {
+           LOOM_RETURN_IF_ERROR(out.Write(ByteView(moments).first(100)));
+           return out.Write(ByteView(moments).subspan(100));
+         }},
+        {"cursor", [](ByteSink& out) { return out.Write(AsBytes("42")); }}};
     return checkpoints_.Save({round, crypto::Sha256(AsBytes(std::to_string(round))), {}}, layout_,
                              {state.w, state.b}, extras);
   }
@@ -57,9 +63,13 @@ class CheckpointTest : public testing::Test {
     const State state = MakeState(layout_, round);
     EXPECT_EQ(w_, state.w);
     EXPECT_EQ(b_, state.b);
-    const auto moments = checkpoints_.ReadExtra(round, "adam_m", 1000);
-    ASSERT_TRUE(moments);
-    EXPECT_EQ(*moments, Bytes(300, static_cast<std::byte>(round)));
+    Bytes moments;
+    ASSERT_TRUE(checkpoints_.ReadExtra(round, "adam_m", [&](ByteSource& in) -> Status {
+      moments.resize(in.left());
+      LOOM_RETURN_IF_ERROR(in.Read(MutableByteView(moments).first(1)));
+      return in.Read(MutableByteView(moments).subspan(1));
+    }));
+    EXPECT_EQ(moments, Bytes(300, static_cast<std::byte>(round)));
   }
 
   StateLayout layout_ = SmallLayout();
@@ -77,8 +87,16 @@ TEST_F(CheckpointTest, ComesBackBitEqualAndKeepsTheNewestTwo) {
   EXPECT_TRUE(loaded->skipped.empty());
   ASSERT_EQ(loaded->extras.size(), 2u);
   EXPECT_EQ(loaded->extras[0].name, "adam_m");
-  EXPECT_EQ(checkpoints_.ReadExtra(9, "adam_m", 10).error().code, Code::kLimit);
-  EXPECT_EQ(checkpoints_.ReadExtra(9, "none", 10).error().code, Code::kNotFound);
+  const auto read = [&](const char* name, std::size_t bytes) {
+    Bytes out(bytes);
+    return checkpoints_.ReadExtra(9, name, [&](ByteSource& in) { return in.Read(out); });
+  };
+  EXPECT_TRUE(read("adam_m", 300));
+  EXPECT_EQ(read("adam_m", 301).error().code, Code::kCorrupt);
+  EXPECT_EQ(read("adam_m", 299).error().code, Code::kCorrupt) << "a byte nobody read";
+  EXPECT_EQ(read("none", 0).error().code, Code::kNotFound);
+  ASSERT_TRUE(fs_.FlipByte("checkpoints/9/extra/adam_m.bin", 200, std::byte{1}));
+  EXPECT_EQ(read("adam_m", 300).error().code, Code::kCorrupt);
 }
 
 // The content hash of the region of tile i is state leaf i: what transfer relies on (R11).
@@ -244,7 +262,7 @@ TEST_F(CheckpointTest, RefusesAnotherRootGridOrName) {
   const Hash wrong = crypto::Sha256(AsBytes("wrong"));
   EXPECT_EQ(checkpoints_.Save({1, {}, wrong}, layout_, {state.w, state.b}, {}).error().code,
             Code::kCorrupt);
-  const std::vector<NamedBytes> bad{{"../up", {}}};
+  const std::vector<ExtraWriter> bad{{"../up", [](ByteSink&) { return Status(); }}};
   EXPECT_EQ(checkpoints_.Save({1, {}, {}}, layout_, {state.w, state.b}, bad).error().code,
             Code::kInvalid);
   ASSERT_TRUE(Save(1));

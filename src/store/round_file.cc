@@ -132,17 +132,4 @@ Result<Bytes> RoundFile::ReadTile(std::size_t tile) const {
   return bytes;
 }
 
-Result<std::vector<Bytes>> RoundFile::ReadAll(std::uint64_t max_bytes) const {
-  if (TotalBytes() > max_bytes) {
-    return MakeError(Code::kLimit, fmt::format("{}: {} bytes of tiles, the limit is {}", path_,
-                                               TotalBytes(), max_bytes));
-  }
-  std::vector<Bytes> out;
-  for (std::size_t i = 0; i < num_tiles(); ++i) {
-    LOOM_ASSIGN(Bytes tile, ReadTile(i));
-    out.push_back(std::move(tile));
-  }
-  return out;
-}
-
 }  // namespace loom::store

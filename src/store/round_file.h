@@ -31,8 +31,6 @@ class RoundFile {
   std::uint64_t TotalBytes() const { return offsets_.back() - offsets_.front(); }
   /// Verified against its hash; kCorrupt names the file, tile and offset.
   Result<Bytes> ReadTile(std::size_t tile) const;
-  /// All tiles; kLimit when they exceed max_bytes together.
-  Result<std::vector<Bytes>> ReadAll(std::uint64_t max_bytes) const;
 
  private:
   Round round_ = 0;

@@ -5,8 +5,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::uint32_t kStateMagic = 0x54534C57;  // "WLST"
 constexpr std::uint16_t kStateVersion = 2;
+constexpr std::size_t kStateHeadBytes = 4 + 2 + 1 + 8 + 8;
 
 Result<model::ModelOptions> OptionsOf(const RunSpec& spec, const LocalConfig& local) {
   model::ModelOptions options;
@@ -59,24 +60,32 @@ Result<std::unique_ptr<StepEngine>> StepEngine::Make(const RunSpec& spec, const 
   LOOM_ASSIGN(engine->options_, OptionsOf(spec, local));
   LOOM_ASSIGN(engine->grid_,
               agreed::TileGrid::Make(model::ParameterShapes(spec.model), spec.sync.tile_elements));
-  LOOM_ASSIGN(engine->gradients_, agreed::FlatBuffer::Allocate(engine->grid_.flat_size()));
   return engine;
 }
 
-Status StepEngine::Bind(std::span<float> weights) {
-  if (model_ != nullptr && weights.data() == weights_.data()) {
+Status StepEngine::Bind(std::span<float> weights, std::span<float> gradients) {
+  if (model_ != nullptr && weights.data() == weights_.data() &&
+      gradients.data() == gradients_.data()) {
     model_->WeightsChanged();
     return {};
   }
-  LOOM_ASSIGN(model_,
-              model::Model::Create(spec_.model, grid_, options_, weights, gradients_.span()));
+  model_.reset();  // its copies on a device make room for those of the next
+  LOOM_ASSIGN(model_, model::Model::Create(spec_.model, grid_, options_, weights, gradients));
   weights_ = weights;
+  gradients_ = gradients;
   return {};
+}
+
+Status StepEngine::Bind(std::span<float> weights) {
+  if (own_gradients_.size() == 0) {
+    LOOM_ASSIGN(own_gradients_, agreed::FlatBuffer::Allocate(grid_.flat_size(), "the gradients"));
+  }
+  return Bind(weights, own_gradients_.span());
 }
 
 void StepEngine::WeightsChanged() { model_->WeightsChanged(); }
 
-void StepEngine::ZeroGradients() { optim::ZeroGradients(gradients_.span()); }
+void StepEngine::ZeroGradients() { optim::ZeroGradients(gradients_); }
 
 Result<model::LossSum> StepEngine::AddGradient(std::span<const std::uint64_t> samples,
                                                float loss_scale) {
@@ -178,16 +187,14 @@ Result<collab::WorkDone> TrainWorker::Gradient(const collab::WorkOrder& order,
                                  gradient.size(), weights.size(), flat));
   }
   LOOM_ASSIGN(const std::vector<std::uint64_t> samples, SamplesOf(order.ranges));
-  LOOM_RETURN_IF_ERROR(engine_->Bind(weights));
+  LOOM_RETURN_IF_ERROR(engine_->Bind(weights, gradient));
   engine_->ZeroGradients();
   LOOM_ASSIGN(const model::LossSum loss, engine_->AddGradient(samples, loss_scale));
-  const std::span<const float> made = engine_->gradients();
-  std::copy(made.begin(), made.end(), gradient.begin());
   collab::WorkDone done;
   done.samples = samples.size();
   done.tokens = loss.tokens;
   done.loss_sum = loss.nll;
-  done.grad_norm = static_cast<float>(std::sqrt(agreed::SumSquares(made)));
+  done.grad_norm = static_cast<float>(std::sqrt(agreed::SumSquares(gradient)));
   done.learning_rate = agreed::LearningRate(engine_->spec().optim.schedule,
                                             order.tokens_before + order.tokens_per_step);
   done.steps = 1;
@@ -209,7 +216,7 @@ Result<Hash> ProbeKernels(const RunSpec& spec, const LocalConfig& local) {
   std::iota(samples.begin(), samples.end(), 0U);
   LOOM_ASSIGN(const model::LossSum loss, engine->AddGradient(samples, 1.0F));
   (void)loss;
-  return crypto::Sha256(AsBytes(std::as_const(*engine).gradients()));
+  return crypto::Sha256(std::as_bytes(engine->gradients()));
 }
 
 void TrainWorker::Reset() {
@@ -218,51 +225,51 @@ void TrainWorker::Reset() {
 
 // u32 magic, u16 version, u8 kind of optimizer, u64 step, u64 n, n values of its state (fp32,
 // little-endian).
-Bytes TrainWorker::SaveState() const {
+Status TrainWorker::SaveState(ByteSink& out) const {
   if (!optimizer_) return {};
-  wire::Writer out;
-  out.Int(kStateMagic);
-  out.Int(kStateVersion);
-  out.Int(static_cast<std::uint8_t>(optimizer_->config().kind));
-  out.Int(optimizer_->step());
-  out.Int(std::uint64_t{optimizer_->state().size()});
-  out.Raw(AsBytes(optimizer_->state()));
-  return std::move(out).Take();
+  wire::Writer head;
+  head.Int(kStateMagic);
+  head.Int(kStateVersion);
+  head.Int(static_cast<std::uint8_t>(optimizer_->config().kind));
+  head.Int(optimizer_->step());
+  head.Int(std::uint64_t{optimizer_->state().size()});
+  LOOM_RETURN_IF_ERROR(out.Write(head.bytes()));
+  return out.Write(AsBytes(optimizer_->state()));
 }
 
-Status TrainWorker::RestoreState(ByteView bytes) {
+Status TrainWorker::RestoreState(ByteSource& in) {
   if (!optimizer_) {
-    return bytes.empty() ? Status()
-                         : MakeError(Code::kCorrupt, "inner state of a worker that has none");
+    return in.left() == 0 ? Status()
+                          : MakeError(Code::kCorrupt, "inner state of a worker that has none");
   }
-  wire::Reader in(bytes);
-  const auto magic = in.Int<std::uint32_t>();
-  const auto version = in.Int<std::uint16_t>();
-  if (in.ok() && (magic != kStateMagic || version != kStateVersion)) {
+  std::array<std::byte, kStateHeadBytes> raw{};
+  if (Status read = in.Read(raw); !read) return std::move(read).error().Context("inner state");
+  wire::Reader head(raw);
+  const auto magic = head.Int<std::uint32_t>();
+  const auto version = head.Int<std::uint16_t>();
+  if (magic != kStateMagic || version != kStateVersion) {
     return MakeError(Code::kCorrupt,
                      fmt::format("inner state: magic {:08x} version {}, expected {:08x} version {}",
                                  magic, version, kStateMagic, kStateVersion));
   }
-  const auto kind = in.Int<std::uint8_t>();
-  const auto step = in.Int<std::uint64_t>();
-  const auto count = in.Int<std::uint64_t>();
+  const auto kind = head.Int<std::uint8_t>();
+  const auto step = head.Int<std::uint64_t>();
+  const auto count = head.Int<std::uint64_t>();
   const agreed::InnerKind own = optimizer_->config().kind;
-  if (in.ok() && kind != static_cast<std::uint8_t>(own)) {
+  if (kind != static_cast<std::uint8_t>(own)) {
     return MakeError(Code::kCorrupt,
                      fmt::format("inner state: of {}, the run has {}",
                                  agreed::InnerKindName(static_cast<agreed::InnerKind>(kind)),
                                  agreed::InnerKindName(own)));
   }
   const std::size_t expected = optimizer_->state().size();
-  if (in.ok() && count != expected) {
-    return MakeError(Code::kCorrupt, fmt::format("inner state: {} values, the model's {} has {}",
-                                                 count, agreed::InnerKindName(own), expected));
+  if (count != expected || in.left() != expected * sizeof(float)) {
+    return MakeError(Code::kCorrupt,
+                     fmt::format("inner state: {} values in {} bytes, the model's {} has {}", count,
+                                 in.left(), agreed::InnerKindName(own), expected));
   }
-  const ByteView raw = in.Raw(expected * sizeof(float));
-  LOOM_RETURN_IF_ERROR(in.Finish("inner state"));
-  std::vector<float> state(expected);
-  std::memcpy(state.data(), raw.data(), raw.size());
-  return optimizer_->Restore(step, state);
+  return optimizer_->Restore(
+      step, [&](std::span<float> state) { return in.Read(std::as_writable_bytes(state)); });
 }
 
 }  // namespace loom::train

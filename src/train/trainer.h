@@ -1,7 +1,7 @@
 // The training of logical workers: optimizer steps on a worker's samples, starting from the agreed
 // weights of a round, or (methods that step after the reduce) the gradient alone. StepEngine owns
-// what all workers of a process share (the network bound to one weight buffer, the gradient
-// buffer); TrainWorker owns what belongs to one worker (the optimizer's state).
+// what all workers of a process share (the network bound to lent buffers, the gradient buffer of
+// local steps); TrainWorker owns what belongs to one worker (the optimizer's state).
 #pragma once
 
 #include <memory>
@@ -29,8 +29,10 @@ class StepEngine {
   static Result<std::unique_ptr<StepEngine>> Make(const RunSpec& spec, const LocalConfig& local,
                                                   data::TokenStream train);
 
-  /// Computes with these weights (flat_size elements) from now on; they must outlive the engine or
-  /// the next Bind. Cheap when the span is the one already bound.
+  /// Computes with these weights and gradients (flat_size elements each) from now on; they must
+  /// outlive the engine or the next Bind. Cheap when they are those already bound.
+  Status Bind(std::span<float> weights, std::span<float> gradients);
+  /// The same with gradients of the engine's own.
   Status Bind(std::span<float> weights);
   /// Must follow every change of the bound weights.
   void WeightsChanged();
@@ -40,8 +42,7 @@ class StepEngine {
   Result<model::LossSum> AddGradient(std::span<const std::uint64_t> samples, float loss_scale);
   void ZeroGradients();
 
-  std::span<float> gradients() { return gradients_.span(); }
-  std::span<const float> gradients() const { return gradients_.span(); }
+  std::span<float> gradients() const { return gradients_; }  ///< Requires: Bind succeeded
   const agreed::TileGrid& grid() const { return grid_; }
   const RunSpec& spec() const { return spec_; }
   model::Model& network() { return *model_; }  ///< Requires: Bind succeeded
@@ -54,8 +55,8 @@ class StepEngine {
   data::Sampler sampler_;
   model::ModelOptions options_;
   agreed::TileGrid grid_;
-  agreed::FlatBuffer gradients_;
-  std::span<float> weights_;
+  agreed::FlatBuffer own_gradients_;  ///< once needed
+  std::span<float> weights_, gradients_;
   std::unique_ptr<model::Model> model_;
 };
 
@@ -69,8 +70,8 @@ class TrainWorker : public collab::Worker {
   Result<collab::WorkDone> Gradient(const collab::WorkOrder& order, std::span<float> weights,
                                     std::span<float> gradient, float loss_scale) override;
   void Reset() override;
-  Bytes SaveState() const override;
-  Status RestoreState(ByteView bytes) override;
+  Status SaveState(ByteSink& out) const override;
+  Status RestoreState(ByteSource& in) override;
 
  private:
   TrainWorker(std::shared_ptr<StepEngine> engine, std::optional<optim::InnerOptimizer> optimizer);
