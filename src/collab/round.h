@@ -20,6 +20,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -148,7 +149,7 @@ class RoundMachine {
   struct Gather {
     Term term = 0;
     std::uint32_t attempt = 0;
-    Bytes bytes;
+    Bytes bytes;  ///< made with the first tiles
     std::vector<bool> have;
     std::size_t missing = 0;
     std::vector<PartSignature> parts;  ///< the owners' words for what is here
@@ -242,6 +243,8 @@ class RoundMachine {
   void PutReduced(TileRun run, ByteView tiles, Time now, Effects& out);
   void ComputeNext(Effects& out);
   void OnMissing(const PeerId& from, const Missing& missing, Time now, Effects& out);
+  /// What this member reduced of the runs that somebody wants, again.
+  void SendReduced(const PeerId& to, std::span<const TileRun> wanted, Effects& out) const;
   Missing WhatIsMissing() const;
   void SayMissing(Effects& out);
   const OwnedRun* RunOf(const PeerId& owner) const;
@@ -303,7 +306,6 @@ class RoundMachine {
   std::set<Hash> reported_;
   std::optional<FixSet> fix_;
   bool reduce_started_ = false;
-  std::vector<Reduced> my_reduced_;
   std::optional<Gather> gather_;
   std::vector<Blob> kept_;  ///< whole reduced bytes of checked bodies
   std::set<Hash> durable_;  ///< checked bodies whose bytes are on disk

@@ -37,11 +37,9 @@ void RoundMachine::OnPlan(const PeerId& from, const Plan& plan, Time now, Effect
   plan_ = plan;
   fix_.reset();
   reduce_started_ = false;
-  my_reduced_.clear();
   reported_.clear();
   if (!LOOM_PLANTED(attempts_mixed) || !gather_) {
     gather_ = Gather{};
-    gather_->bytes.resize(env_.layout->total());
     gather_->have.assign(env_.layout->num_tiles(), false);
     gather_->missing = env_.layout->num_tiles();
   }
@@ -130,7 +128,24 @@ void RoundMachine::OnReducedRun(TileRun run, Result<Bytes> bytes, Time now, Effe
   Broadcast(reduced, out);
   gather_->parts.push_back(part);
   PutReduced(run, reduced.tiles, now, out);
-  my_reduced_.push_back(std::move(reduced));
+}
+
+void RoundMachine::SendReduced(const PeerId& to, std::span<const TileRun> wanted,
+                               Effects& out) const {
+  const ByteView held = gather_->whole != nullptr ? ByteView(*gather_->whole) : gather_->bytes;
+  for (const PartSignature& part : gather_->parts) {
+    if (part.owner != env_.self || part.term != plan_->term || part.attempt != plan_->attempt ||
+        std::ranges::none_of(wanted,
+                             [&](const TileRun& run) { return run.Contains(part.run.first); })) {
+      continue;
+    }
+    const std::uint64_t begin = env_.layout->Offset(part.run.first);
+    const std::uint64_t end = env_.layout->Offset(part.run.first + part.run.count);
+    SendTo(to,
+           Reduced{id(), part.term, part.attempt, part.run,
+                   ToBytes(held.subspan(begin, end - begin)), part.signature},
+           out, true);
+  }
 }
 
 void RoundMachine::OnReduced(const PeerId& from, const Reduced& reduced, Time now, Effects& out) {
@@ -168,6 +183,7 @@ std::vector<Hash> RoundMachine::HashesOf(TileRun run, ByteView tiles) const {
 
 void RoundMachine::PutReduced(TileRun run, ByteView tiles, Time now, Effects& out) {
   if (!gather_ || gather_->missing == 0) return;
+  gather_->bytes.resize(env_.layout->total());
   const std::uint64_t begin = env_.layout->Offset(run.first);
   for (std::uint32_t i = run.first; i < run.first + run.count; ++i) {
     if (gather_->have[i]) continue;
@@ -283,14 +299,7 @@ void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time no
       SendParts(from, own, want->run, out, true);
     }
   }
-  if (same_attempt) {
-    for (const Reduced& mine : my_reduced_) {
-      if (std::ranges::any_of(missing.reduced,
-                              [&](const TileRun& run) { return run.Contains(mine.run.first); })) {
-        SendTo(from, mine, out, true);
-      }
-    }
-  }
+  if (same_attempt) SendReduced(from, missing.reduced, out);
   const auto vote = agreement_.DurableVote();
   if (vote &&
       std::find(missing.votes.begin(), missing.votes.end(), env_.self) != missing.votes.end()) {

@@ -38,7 +38,9 @@ void Node::CarryOne(collab::Send& send) {
     const auto stats = transport_->StatsOf(send.to);
     if (stats && stats->bulk_queue > 0) return;
   }
-  SendCore(send.to, send.message);
+  // Gone before the next one is encoded: the parts of a contribution are not there twice at once.
+  const collab::Message message = std::move(send.message);
+  SendCore(send.to, message);
 }
 
 void Node::CarryOne(collab::Persist& persist) {
