@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kComputeQueue = 65536;
 constexpr std::size_t kStorageQueue = 65536;
+constexpr std::size_t kSavingQueue = 16;
 
 constexpr std::string_view kKeyHint =
     "bring back a copy of keys/peer, or join anew with an empty folder";
@@ -146,6 +147,7 @@ Node::Node(NodeOptions options, store::PeerFolder folder, crypto::SigningKey key
 
 Node::~Node() {
   if (compute_) compute_->Finish();
+  if (saving_) saving_->Finish();
   if (storage_) storage_->Finish();
 }
 
@@ -230,6 +232,7 @@ Result<NodeEnd> Node::Live() {
   if (!transport_) LOOM_RETURN_IF_ERROR(Listen());
   compute_ = std::make_unique<WorkerThread>(kComputeQueue);
   storage_ = std::make_unique<WorkerThread>(kStorageQueue);
+  saving_ = std::make_unique<WorkerThread>(kSavingQueue);
   auto control = net::ControlServer::Listen(
       reactor_, folder_.control_socket_path(),
       [this](const std::string& request, const net::ControlServer::Reply& reply) {
@@ -260,6 +263,7 @@ Result<NodeEnd> Node::Live() {
   control_.reset();
   transport_.reset();
   compute_->Finish();
+  saving_->Finish();
   storage_->Finish();
   return end_.value_or(
       NodeEnd{collab::PeerState::kFailed, "ended without a reason", Code::kInternal});
@@ -347,6 +351,7 @@ void Node::Stop(NodeEnd end) {
   const collab::Record& record = peer_->applied();
   const collab::CheckpointJob job{record.body.round, record.hash, record.body.root};
   const bool posted = compute_->Post([this, job, finish] {
+    AwaitSaved();
     // A step already taken beyond `record` shows in the root, and then there is nothing to save.
     if (engine_->Root() == job.root) {
       if (const auto saved = disk_->Checkpoint(job, *engine_); !saved) {

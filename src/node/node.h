@@ -5,10 +5,12 @@
 //   reactor thread   Transport, Peer, Directory, control socket, timers; never blocks
 //   compute thread   Engine and trainer
 //   storage thread   PeerFolder (logs, round bytes, status, metrics)
+//   saving thread    the large part of a checkpoint, while the compute thread works on
 #pragma once
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -164,6 +166,11 @@ class Node final : public net::TransportEvents {
   void CarryOne(collab::Send& send);
   void CarryOne(collab::Persist& persist);
   void CarryOne(collab::Compute& compute);
+  /// On the compute thread: the inner state here, the rest on the saving thread.
+  void SaveCheckpoint(std::uint64_t job, const collab::CheckpointJob& what, std::uint64_t life);
+  /// On the compute thread: until the saving thread reads the engine's state no more.
+  void AwaitSaved() const;
+  void Complete(std::uint64_t job, std::uint64_t life, std::shared_ptr<collab::JobResult> result);
   void CarryOne(collab::CutWork& cut);
   void CarryOne(collab::Serve& serve);
   void CarryOne(collab::Tell& tell);
@@ -256,6 +263,8 @@ class Node final : public net::TransportEvents {
   std::unique_ptr<DiskExecutor> disk_;
   std::unique_ptr<WorkerThread> compute_;
   std::unique_ptr<WorkerThread> storage_;
+  std::unique_ptr<WorkerThread> saving_;
+  std::shared_future<void> saved_;  ///< of the last checkpoint that was begun; compute thread
 
   // reports
   Time last_status_{};

@@ -237,6 +237,7 @@ void Node::StartPeer() {
   const bool posted = compute_->Post([this] {
     const auto make = [this]() -> Result<collab::PeerRestore> {
       const train::RunSpec& spec = run_->spec;
+      AwaitSaved();
       engine_.reset();  // of before new settings: never two of them at once
       LOOM_RETURN_IF_ERROR(ConfigureCompute(spec, options_.local));
       LOOM_RETURN_IF_ERROR(CheckKernels(*run_, options_.local));

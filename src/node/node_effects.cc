@@ -7,6 +7,14 @@ namespace {
 
 const std::atomic<bool> kNever{false};
 
+/// Jobs that leave the agreed state as it is and lead to no word of this peer: a vote for the next
+/// state comes after the checkpoint that the state before it may need (R6).
+bool RunsBesideSaving(const collab::Job& job) {
+  return std::holds_alternative<collab::WorkJob>(job) ||
+         std::holds_alternative<collab::CheckPartJob>(job) ||
+         std::holds_alternative<collab::ReduceJob>(job);
+}
+
 }  // namespace
 
 void Node::Carry(collab::Effects effects) {
@@ -68,25 +76,53 @@ void Node::CarryOne(collab::Compute& compute) {
   }
   auto shared = std::make_shared<collab::Compute>(std::move(compute));
   const bool posted = compute_->Post([this, shared, cut, life = core_life_] {
+    if (const auto* checkpoint = std::get_if<collab::CheckpointJob>(&shared->what)) {
+      SaveCheckpoint(shared->job, *checkpoint, life);
+      return;
+    }
+    if (!RunsBesideSaving(shared->what)) AwaitSaved();
     const Time begin = SystemClock().Now();
     auto result = std::make_shared<collab::JobResult>(
-        std::holds_alternative<collab::CheckpointJob>(shared->what)
-            ? collab::JobResult(
-                  disk_->Checkpoint(std::get<collab::CheckpointJob>(shared->what), *engine_))
-            : runner_->Run(shared->what, cut != nullptr ? *cut : kNever));
+        runner_->Run(shared->what, cut != nullptr ? *cut : kNever));
     if (auto* work = std::get_if<collab::WorkResult>(result.get())) {
       work->millis = static_cast<std::uint32_t>(
           std::chrono::duration_cast<std::chrono::milliseconds>(SystemClock().Now() - begin)
               .count());
     }
-    reactor_.Post([this, life, job = shared->job, result] {
-      if (life == core_life_) running_work_.erase(job);
-      StepOf(life, [&](collab::Peer& core, Time now, collab::Effects& out) {
-        core.OnComputed(job, std::move(*result), now, out);
-      });
-    });
+    Complete(shared->job, life, std::move(result));
   });
   if (!posted) Stop({collab::PeerState::kFailed, "the compute thread does not keep up"});
+}
+
+void Node::Complete(std::uint64_t job, std::uint64_t life,
+                    std::shared_ptr<collab::JobResult> result) {
+  reactor_.Post([this, life, job, result = std::move(result)] {
+    if (life == core_life_) running_work_.erase(job);
+    StepOf(life, [&](collab::Peer& core, Time now, collab::Effects& out) {
+      core.OnComputed(job, std::move(*result), now, out);
+    });
+  });
+}
+
+void Node::AwaitSaved() const {
+  if (saved_.valid()) saved_.wait();
+}
+
+void Node::SaveCheckpoint(std::uint64_t job, const collab::CheckpointJob& what,
+                          std::uint64_t life) {
+  AwaitSaved();
+  auto begun =
+      std::make_shared<Result<store::PendingCheckpoint>>(disk_->BeginCheckpoint(what, *engine_));
+  auto done = std::make_shared<std::promise<void>>();
+  saved_ = done->get_future().share();
+  const auto finish = [this, job, life, begun, done, round = what.round] {
+    auto result = std::make_shared<collab::JobResult>(
+        *begun ? disk_->FinishCheckpoint(round, std::move(**begun), *engine_)
+               : Result<std::vector<Hash>>(begun->error()));
+    Complete(job, life, std::move(result));  // before that of any job that waits for it
+    done->set_value();
+  };
+  if (!saving_->Post(finish)) finish();
 }
 
 void Node::CarryOne(collab::CutWork&) {
