@@ -88,6 +88,28 @@ TEST_F(Cli, ADryRunRefusesWhatATrainingWould) {
   EXPECT_NE(plan.err.find("70000"), std::string::npos) << plan.err;
 }
 
+TEST_F(Cli, ADryRunCountsEveryMethodAndMorePeers) {
+  Write("story.txt", Story());
+  const auto plan = [&](const std::string& sync, const std::string& options) {
+    Write("run.toml", "[model]\npreset = \"loom-0.2m\"\n[data]\npaths = [\"story.txt\"]\n[sync]\n" +
+                          sync + "\n[local]\nthreads = 1\n");
+    const Ran ran = Run("train " + Path("run.toml") + " --dry-run --json" + options);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return Parsed(ran.out);
+  };
+  const json::Value exact =
+      plan("method = \"allreduce\"\nexact = true\ncodec = \"fp32\"\nworkers = 2", "");
+  EXPECT_GT(Number(exact, "tokens_per_second"), 0);
+  EXPECT_EQ(Number(exact, "inner"), 0);
+  EXPECT_EQ(Number(exact, "weights"), Number(exact, "gradients"))
+      << "gradients at the agreed weights";
+  EXPECT_EQ(Number(exact, "outer"), 2 * Number(exact, "weights")) << "moments";
+  const json::Value alone = plan("codec = \"int8\"\nworkers = 4", "");
+  const json::Value four = plan("codec = \"int8\"\nworkers = 4", " --peers 4");
+  EXPECT_EQ(Number(alone, "inner"), 4 * Number(four, "inner")) << "one peer hosts all workers";
+  EXPECT_GT(Number(four, "bytes_up_per_round"), 0);
+}
+
 TEST_F(Cli, StreamsThatAreClosedOrFullAreNoticed) {
   const auto code = [](const std::string& shell) {
     const int status = std::system((std::string(LOOM_BINARY) + " " + shell).c_str());
@@ -115,7 +137,8 @@ TEST_F(Cli, FromTextToModel) {
   ASSERT_EQ(plan.code, 0) << plan.err;
   const json::Value numbers = Parsed(plan.out);
   double total = 0;
-  for (const char* key : {"weights", "gradients", "inner", "outer", "encoded", "activations"}) {
+  for (const char* key :
+       {"weights", "gradients", "inner", "outer", "encoded", "activations", "base"}) {
     total += Number(numbers, key);
   }
   EXPECT_EQ(Number(numbers, "total"), total);

@@ -76,14 +76,24 @@ Result<double> MeasureTraining(const train::RunSpec& wanted, const train::LocalC
   LOOM_ASSIGN(agreed::FlatBuffer theta, agreed::FlatBuffer::Allocate(flat));
   model::InitWeights(spec.model, shared->grid(), 0, start.span());
   const std::atomic<bool> cut{false};
-  collab::WorkOrder order;
-  order.batch = spec.sync.batch;
-  order.ranges = {{0, spec.sync.batch - 1}};
-  LOOM_RETURN_IF_ERROR(worker->Work(order, start.span(), theta.span(), cut));
-  order.ranges = {{0, num_samples - 1}};
+  const bool local_steps = spec.sync.method == collab::Method::kDiloco;
+  const auto work = [&](std::uint64_t samples) -> Result<std::uint64_t> {
+    collab::WorkOrder order;
+    order.batch = spec.sync.batch;
+    std::uint64_t tokens_done = 0;
+    for (std::uint64_t at = 0; at < samples; at = order.ranges[0].last + 1) {
+      order.ranges = {{at, local_steps ? samples - 1 : at + spec.sync.batch - 1}};
+      auto done = local_steps ? worker->Work(order, start.span(), theta.span(), cut)
+                              : worker->Gradient(order, start.span(), theta.span(), 1.0F);
+      if (!done) return std::move(done).error();
+      tokens_done += done->tokens;
+    }
+    return tokens_done;
+  };
+  LOOM_RETURN_IF_ERROR(work(spec.sync.batch));
   const Time before = SystemClock().Now();
-  LOOM_ASSIGN(const collab::WorkDone done, worker->Work(order, start.span(), theta.span(), cut));
-  const double rate = static_cast<double>(done.tokens) / Seconds(SystemClock().Now() - before);
+  LOOM_ASSIGN(const std::uint64_t tokens_done, work(num_samples));
+  const double rate = static_cast<double>(tokens_done) / Seconds(SystemClock().Now() - before);
   return rate * model::TrainFlopsPerToken(spec.model, spec.model.context) /
          model::TrainFlopsPerToken(wanted.model, wanted.model.context);
 }

@@ -50,6 +50,7 @@ Status PrintPlan(train::RunFile run, const PlanOptions& options, bool json) {
              {"outer", json::Value(plan.outer)},
              {"encoded", json::Value(plan.encoded)},
              {"activations", json::Value(plan.activations)},
+             {"base", json::Value(plan.base)},
              {"total", json::Value(plan.total)},
              {"bytes_up_per_round", json::Value(plan.bytes_up_per_round)},
              {"bytes_down_per_round", json::Value(plan.bytes_down_per_round)},
@@ -61,10 +62,10 @@ Status PrintPlan(train::RunFile run, const PlanOptions& options, bool json) {
   out.Say("{} parameters, {} peer{}", HumanCount(plan.parameters), options.peers,
           options.peers == 1 ? "" : "s");
   out.Say(
-      "memory       weights {}, gradients {}, inner {}, outer {}, encoded {}, activations {}: "
-      "total {}",
+      "memory       weights {}, gradients {}, inner {}, outer {}, encoded {}, activations {}, "
+      "base {}: total {}",
       bytes(plan.weights), bytes(plan.gradients), bytes(plan.inner), bytes(plan.outer),
-      bytes(plan.encoded), bytes(plan.activations), bytes(plan.total));
+      bytes(plan.encoded), bytes(plan.activations), bytes(plan.base), bytes(plan.total));
   out.Say("per round    {} up, {} down, {} tokens", bytes(plan.bytes_up_per_round),
           bytes(plan.bytes_down_per_round), HumanCount(plan.tokens_per_round));
   if (input.tokens_per_second > 0) {

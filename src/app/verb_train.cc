@@ -28,6 +28,7 @@ struct Options {
   bool dry_run = false;
   bool one_process = false;
   std::uint64_t workers = 1;
+  std::uint64_t peers = 1;
   bool json = false;
 };
 
@@ -98,7 +99,11 @@ Status TrainAlone(const Options& options, const train::RunFile& run) {
 Status Train(const Options& options) {
   LOOM_ASSIGN(train::RunFile run, train::LoadRun(options.run_toml));
   LOOM_RETURN_IF_ERROR(CheckRange("--workers", options.workers, 1, 1024));
-  if (options.dry_run) return PrintPlan(run, {.peers = 1, .measure = true}, options.json);
+  LOOM_RETURN_IF_ERROR(CheckRange("--peers", options.peers, 1, 1024));
+  if (options.dry_run) {
+    const PlanOptions plan{.peers = static_cast<std::uint32_t>(options.peers), .measure = true};
+    return PrintPlan(run, plan, options.json);
+  }
   if (options.one_process && run.spec.sync.rounds == 0) {
     return MakeError(Code::kInvalid,
                      fmt::format("{}: sync.rounds = 0 has no end in one process", options.run_toml),
@@ -122,6 +127,7 @@ Verb TrainVerb() {
                             "Folder of the run; default: the first free ./loom-RUN-k");
                 args.Flag("--dry-run", options->dry_run,
                           "Print memory, traffic and time; train nothing");
+                args.Option("--peers", "N", options->peers, "How many peers --dry-run counts with");
                 args.Flag("--one-process", options->one_process,
                           "Plain synchronous training, one optimizer step on the mean gradient");
                 args.Option("--workers", "M", options->workers, "Logical workers of --one-process");

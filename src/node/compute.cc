@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/memory.h"
 #include "tensor/runtime.h"
+#include "train/plan.h"
 #include "train/trainer.h"
 
 namespace loom::node {
@@ -22,6 +24,14 @@ Status ConfigureCompute(const train::RunSpec& spec, const train::LocalConfig& lo
   if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency() / 2);
   return tensor::ConfigureRuntime(
       {.threads = static_cast<int>(threads), .deterministic = spec.determinism.deterministic});
+}
+
+Status CheckMemory(const train::RunSpec& spec, const train::LocalConfig& local) {
+  const train::PlanInput one_worker{.peers = std::max(1U, spec.sync.workers)};
+  LOOM_ASSIGN(const train::RunPlan plan, train::PlanRun(spec, local, one_worker));
+  const std::uint64_t available = AvailableMemory();
+  if (plan.total - plan.base <= available) return {};
+  return NoMemory(fmt::format("this run's {} parameters", plan.parameters), plan.total, available);
 }
 
 Status CheckKernels(const Run& run, const train::LocalConfig& local) {

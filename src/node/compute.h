@@ -10,6 +10,8 @@ namespace loom::node {
 Status ConfigureCompute(const train::RunSpec& spec, const train::LocalConfig& local);
 /// train::ProbeKernels in a thread of its own: thread counts of libtorch belong to the calling one.
 Result<Hash> ProbeInThread(const train::RunSpec& spec, const train::LocalConfig& local);
+/// Whether there is the memory that a peer of this run needs; kLimit says both and what to do.
+Status CheckMemory(const train::RunSpec& spec, const train::LocalConfig& local);
 /// Exact mode: whether this machine computes the units of the run; kRefused says what to do.
 /// Thread: one for which ConfigureCompute was called.
 Status CheckKernels(const Run& run, const train::LocalConfig& local);

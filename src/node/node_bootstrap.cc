@@ -239,6 +239,7 @@ void Node::StartPeer() {
       const train::RunSpec& spec = run_->spec;
       AwaitSaved();
       engine_.reset();  // of before new settings: never two of them at once
+      LOOM_RETURN_IF_ERROR(CheckMemory(spec, options_.local));
       LOOM_RETURN_IF_ERROR(ConfigureCompute(spec, options_.local));
       LOOM_RETURN_IF_ERROR(CheckKernels(*run_, options_.local));
       LOOM_ASSIGN(settings_, SettingsOf(folder_, *run_));

@@ -11,7 +11,9 @@
 namespace loom::train {
 namespace {
 
-constexpr std::size_t kTokensAtOnce = 8192;
+/// Enough for whole matrix products; an evaluation beside a run must not take more memory than the
+/// run's own steps.
+constexpr std::size_t kTokensAtOnce = 1024;
 
 }  // namespace
 

@@ -2,10 +2,30 @@
 // 2 (M-1)/M payloads each way.
 #include "train/plan.h"
 
+#include <algorithm>
+
 #include "codec/codec.h"
+#include "collab/exact.h"
 #include "collab/method.h"
 
 namespace loom::train {
+namespace {
+
+/// Measured with a tiny model: mostly libtorch's relocated data and its operators' registry.
+constexpr std::uint64_t kBaseBytes = 85'000'000;
+
+/// Own contributions, what they wait to be sent as, those of others that are combined here, and the
+/// result of the reduce.
+std::uint64_t EncodedBytes(const RunSpec& spec, const RunPlan& plan, std::uint64_t peers) {
+  // In exact mode a host sends one sum of all its units, of several in int64.
+  const bool exact = spec.sync.exact;
+  const std::uint64_t units = exact ? plan.hosted * spec.sync.accumulation : 1;
+  const std::uint64_t own =
+      exact ? (units > 1 ? collab::kWide : 1) * plan.payload : plan.hosted * plan.payload;
+  return own + 2 * own * (peers - 1) / peers + plan.payload;
+}
+
+}  // namespace
 
 Result<RunPlan> PlanRun(const RunSpec& spec, const LocalConfig& local, const PlanInput& input) {
   model::ModelConfig config = spec.model;
@@ -19,33 +39,36 @@ Result<RunPlan> PlanRun(const RunSpec& spec, const LocalConfig& local, const Pla
   RunPlan plan;
   const std::uint64_t flat = grid.flat_size() * sizeof(float);
   plan.parameters = grid.num_elements();
+  const std::uint64_t peers = std::max(1U, input.peers);
+  const std::uint64_t workers = spec.sync.workers == 0 ? peers : spec.sync.workers;
+  plan.hosted = (workers + peers - 1) / peers;
   const bool local_steps = spec.sync.method == collab::Method::kDiloco;
-  plan.weights = 2 * flat;
-  plan.gradients = flat;
-  plan.inner = local_steps ? optim::InnerBytes(grid, spec.optim.inner) : 0;
-  plan.outer = flat * collab::MakeStepRule(spec.sync)->num_slots() +
-               (kind == codec::CodecKind::kFp32 ? 0 : flat);
+  const bool lossy = kind != codec::CodecKind::kFp32;
+  plan.weights = flat;
+  // With a lossy codec each worker trains in a buffer of its own, else all in one.
+  if (local_steps) plan.weights += (lossy ? plan.hosted : 1) * flat;
+  if (local.compute == "bf16") plan.weights += flat / 2;
+  plan.gradients = !local_steps && lossy ? plan.hosted * flat : flat;
+  plan.inner = local_steps ? plan.hosted * optim::InnerBytes(grid, spec.optim.inner) : 0;
+  plan.outer =
+      flat * collab::MakeStepRule(spec.sync)->num_slots() + (lossy ? plan.hosted * flat : 0);
   for (const auto& tile : grid.tiles()) plan.payload += codec->EncodedSize(tile.size);
-  plan.encoded = 2 * plan.payload;
-  // A sum of several units is kept and sent in int64.
-  if (spec.sync.exact && collab::NumUnits(spec.sync) > 1) plan.encoded += 2 * flat + plan.payload;
+  plan.encoded = EncodedBytes(spec, plan, peers);
   plan.activations =
       model::ActivationBytes(config, {.batch = spec.sync.batch / spec.optim.accumulation,
                                       .length = config.context,
                                       .bf16 = local.compute == "bf16",
                                       .checkpointing = local.checkpointing});
-  plan.total =
-      plan.weights + plan.gradients + plan.inner + plan.outer + plan.encoded + plan.activations;
+  plan.base = kBaseBytes;
+  plan.total = plan.weights + plan.gradients + plan.inner + plan.outer + plan.encoded +
+               plan.activations + plan.base;
 
-  const std::uint64_t peers = input.peers;
   plan.bytes_up_per_round = peers < 2 ? 0 : 2 * (peers - 1) * plan.payload / peers;
   plan.bytes_down_per_round = plan.bytes_up_per_round;
-  const std::uint64_t workers = spec.sync.workers == 0 ? peers : spec.sync.workers;
   const std::uint64_t per_worker = spec.sync.inner_steps * TokensPerStep(spec);
   plan.tokens_per_round = workers * per_worker;
   if (input.tokens_per_second > 0) {
-    const auto hosted = static_cast<double>((workers + peers - 1) / peers);
-    double seconds = hosted * static_cast<double>(per_worker) / input.tokens_per_second;
+    double seconds = static_cast<double>(plan.hosted * per_worker) / input.tokens_per_second;
     if (input.link_up > 0) seconds += static_cast<double>(plan.bytes_up_per_round) / input.link_up;
     if (input.link_down > 0)
       seconds += static_cast<double>(plan.bytes_down_per_round) / input.link_down;

@@ -9,15 +9,17 @@
 
 namespace loom::train {
 
-/// Bytes of one peer that hosts one worker.
+/// Bytes of one peer: its anonymous memory at the peak, files that are mapped not counted.
 struct RunPlan {
   std::uint64_t parameters = 0;
-  std::uint64_t weights = 0;  ///< agreed weights, and the worker's own copy while it trains
+  std::uint64_t hosted = 0;   ///< workers of this peer
+  std::uint64_t weights = 0;  ///< agreed weights, and those that workers train
   std::uint64_t gradients = 0;
-  std::uint64_t inner = 0;        ///< the inner optimizer's state and scratch memory
-  std::uint64_t outer = 0;        ///< outer momentum, and the error feedback of a lossy codec
-  std::uint64_t encoded = 0;      ///< own contribution and the result of the reduce
+  std::uint64_t inner = 0;        ///< the inner optimizers' state and scratch memory
+  std::uint64_t outer = 0;        ///< what the step rule keeps, and a lossy codec's error feedback
+  std::uint64_t encoded = 0;      ///< contributions, and the result of the reduce
   std::uint64_t activations = 0;  ///< peak of one micro-batch
+  std::uint64_t base = 0;         ///< the program itself, libtorch's own memory and small things
   std::uint64_t total = 0;
   std::uint64_t payload = 0;  ///< one encoded pseudo-gradient
   std::uint64_t bytes_up_per_round = 0;

@@ -384,10 +384,10 @@ TEST_F(Trainer, PlanIsWhatIsAllocated) {
   std::uint64_t payload = 0;
   for (const auto& tile : engine_->grid().tiles()) payload += codec->EncodedSize(tile.size);
   EXPECT_EQ(plan.payload, payload);
-  EXPECT_EQ(plan.encoded, 2 * payload);
+  EXPECT_EQ(plan.encoded, 2 * payload + 2 * payload * 3 / 4) << "own, result, sent and received";
   EXPECT_EQ(plan.bytes_up_per_round, payload * 6 / 4) << "2 (M-1)/M payloads";
   EXPECT_EQ(plan.total, plan.weights + plan.gradients + plan.inner + plan.outer + plan.encoded +
-                            plan.activations);
+                            plan.activations + plan.base);
   EXPECT_EQ(plan.tokens_per_round, 4u * 5 * 3 * 8);
   EXPECT_NEAR(plan.eta_s, 4 * 120 / 100.0, 1e-9);
   EXPECT_EQ(Must(PlanRun(spec_, {}, {.peers = 1})).bytes_up_per_round, 0u);
