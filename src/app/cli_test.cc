@@ -110,6 +110,31 @@ TEST_F(Cli, ADryRunCountsEveryMethodAndMorePeers) {
   EXPECT_GT(Number(four, "bytes_up_per_round"), 0);
 }
 
+// OpenMP tells what it was started with; another one than libgomp has other names for it.
+TEST_F(Cli, SeveralComputeThreadsDoNotSpinUnlessAsked) {
+  Write("story.txt", Story());
+  const auto told = [&](const std::string& threads, const char* policy) {
+    Write("run.toml",
+          "[model]\npreset = \"loom-0.2m\"\n[data]\npaths = [\"story.txt\"]\n[local]\nthreads = " +
+              threads + "\n");
+    ::setenv("OMP_DISPLAY_ENV", "VERBOSE", 1);
+    if (policy != nullptr) ::setenv("OMP_WAIT_POLICY", policy, 1);
+    const Ran ran = Run("train " + Path("run.toml") + " --dry-run");
+    ::unsetenv("OMP_DISPLAY_ENV");
+    ::unsetenv("OMP_WAIT_POLICY");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return ran.err;
+  };
+  ::unsetenv("OMP_WAIT_POLICY");
+  const std::string two = told("2", nullptr);
+  if (two.find("GOMP_SPINCOUNT") == std::string::npos)
+    GTEST_SKIP() << "libtorch has another OpenMP";
+  const std::string sleeps = "GOMP_SPINCOUNT = '0'";
+  EXPECT_NE(two.find(sleeps), std::string::npos) << two;
+  EXPECT_EQ(told("1", nullptr).find(sleeps), std::string::npos);
+  EXPECT_EQ(told("2", "ACTIVE").find(sleeps), std::string::npos);
+}
+
 TEST_F(Cli, StreamsThatAreClosedOrFullAreNoticed) {
   const auto code = [](const std::string& shell) {
     const int status = std::system((std::string(LOOM_BINARY) + " " + shell).c_str());

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "app/passive_wait.h"
 #include "app/peer_folder_source.h"
 #include "base/log.h"
 #include "tensor/runtime.h"
@@ -15,12 +16,16 @@ namespace loom::app {
 
 std::uint32_t DefaultThreads() { return std::max(1U, std::thread::hardware_concurrency() / 2); }
 
+std::uint32_t ComputeThreads(const train::DeterminismConfig& determinism,
+                             const train::LocalConfig& local) {
+  const std::uint32_t threads = determinism.threads != 0 ? determinism.threads : local.threads;
+  return threads != 0 ? threads : DefaultThreads();
+}
+
 Status ConfigureCompute(const train::DeterminismConfig& determinism,
                         const train::LocalConfig& local) {
-  std::uint32_t threads = determinism.threads != 0 ? determinism.threads : local.threads;
-  if (threads == 0) threads = DefaultThreads();
-  return tensor::ConfigureRuntime(
-      {.threads = static_cast<int>(threads), .deterministic = determinism.deterministic});
+  return tensor::ConfigureRuntime({.threads = static_cast<int>(ComputeThreads(determinism, local)),
+                                   .deterministic = determinism.deterministic});
 }
 
 Result<const data::Tokenizer*> OpenedModel::Tokenizer() const {
@@ -33,6 +38,9 @@ Result<const data::Tokenizer*> OpenedModel::Tokenizer() const {
 
 Result<OpenedModel> OpenModel(const std::string& path, const std::string& device,
                               std::uint64_t threads) {
+  train::LocalConfig local;
+  local.threads = static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, 256));
+  WaitPassively(ComputeThreads({}, local));
   std::error_code ignored;
   OpenedModel model;
   model.path = path;
@@ -52,8 +60,6 @@ Result<OpenedModel> OpenModel(const std::string& path, const std::string& device
                         : "is no folder"),
         "a model is a folder with config.json and model.safetensors, or a peer's folder");
   }
-  train::LocalConfig local;
-  local.threads = static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, 256));
   LOOM_RETURN_IF_ERROR(ConfigureCompute({}, local));
   model::ModelOptions options;
   LOOM_ASSIGN(options.device, tensor::ParseDevice(device));

@@ -29,6 +29,9 @@ struct OpenedModel {
 Result<OpenedModel> OpenModel(const std::string& path, const std::string& device,
                               std::uint64_t threads);
 
+/// Threads of the operators: the run's, else this machine's, else DefaultThreads.
+std::uint32_t ComputeThreads(const train::DeterminismConfig& determinism,
+                             const train::LocalConfig& local);
 /// Threads and determinism of the calling thread's operators, from a run's settings.
 Status ConfigureCompute(const train::DeterminismConfig& determinism,
                         const train::LocalConfig& local);

@@ -9,6 +9,7 @@
 #include "app/measure.h"
 #include "app/model_source.h"
 #include "app/output.h"
+#include "app/passive_wait.h"
 #include "app/verbs.h"
 #include "data/dataset.h"
 #include "train/plan.h"
@@ -38,6 +39,7 @@ struct Figures {
 Result<train::RunFile> RunToMeasure(const std::string& path) {
   if (path.empty()) return train::ParseRun("[data]\npaths = [\".\"]\n", "the default run");
   LOOM_ASSIGN(train::RunFile run, train::LoadRun(path));
+  WaitPassively(std::thread::hardware_concurrency());
   LOOM_ASSIGN(const auto tokenizer, data::MakeTokenizer(run.spec.data));
   LOOM_RETURN_IF_ERROR(
       train::FitVocab(run.spec, static_cast<std::uint32_t>(tokenizer->vocab_size())));

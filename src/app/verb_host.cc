@@ -6,6 +6,8 @@
 
 #include "agreed/isa.h"
 #include "app/folders.h"
+#include "app/model_source.h"
+#include "app/passive_wait.h"
 #include "app/peer_process.h"
 #include "app/verbs.h"
 #include "train/spec.h"
@@ -53,6 +55,7 @@ Status Host(const Options& options) {
   LOOM_RETURN_IF_ERROR(CheckRange("--invite-uses", options.invite_uses, 1, 100000));
   LOOM_ASSIGN(const std::vector<crypto::PublicKey> co_owners, ReadKeys(options.co_owners));
   LOOM_ASSIGN(train::RunFile file, train::LoadRun(options.run_toml));
+  WaitPassively(ComputeThreads(file.spec.determinism, file.local));
   PeerProcess process;
   process.json = options.json;
   process.node.local = file.local;

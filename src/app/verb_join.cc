@@ -4,6 +4,8 @@
 
 #include "agreed/isa.h"
 #include "app/folders.h"
+#include "app/model_source.h"
+#include "app/passive_wait.h"
 #include "app/peer_process.h"
 #include "app/verbs.h"
 #include "base/file.h"
@@ -83,6 +85,7 @@ Status Join(const Options& options) {
   }
   if (!options.listen.empty()) process.node.listen = {options.listen};
   LOOM_ASSIGN(process.node.local, LocalOf(process.node.dir, options));
+  WaitPassively(ComputeThreads({}, process.node.local));
   const auto before_run = [&](node::Node& node, Output& out) -> Status {
     out.Event({{"event", json::Value("started")}, {"peer", json::Value(node.id().Hex())}});
     out.Say("Peer {}.", node.id().Short());

@@ -11,6 +11,7 @@
 #include "app/model_source.h"
 #include "app/one_process.h"
 #include "app/output.h"
+#include "app/passive_wait.h"
 #include "app/peer_process.h"
 #include "app/plan_output.h"
 #include "app/print.h"
@@ -98,6 +99,7 @@ Status TrainAlone(const Options& options, const train::RunFile& run) {
 
 Status Train(const Options& options) {
   LOOM_ASSIGN(train::RunFile run, train::LoadRun(options.run_toml));
+  WaitPassively(ComputeThreads(run.spec.determinism, run.local));
   LOOM_RETURN_IF_ERROR(CheckRange("--workers", options.workers, 1, 1024));
   LOOM_RETURN_IF_ERROR(CheckRange("--peers", options.peers, 1, 1024));
   if (options.dry_run) {
