@@ -22,10 +22,13 @@ class Session {
  public:
   explicit Session(bool exact)
       : run_(RunOf(exact)),
-        engine_(run_.grid, run_.config, run_.codec, agreed::BestIsa(), [this](WorkerIndex) {
-          return Result<std::unique_ptr<collab::Worker>>(
-              std::make_unique<sim::PlainWorker>(run_.grid, sim::PlainModel{}, &limit_));
-        }) {
+        engine_(collab::Engine::Make(run_.grid, run_.config, run_.codec, agreed::BestIsa(),
+                                     [this](WorkerIndex) {
+                                       return Result<std::unique_ptr<collab::Worker>>(
+                                           std::make_unique<sim::PlainWorker>(
+                                               run_.grid, sim::PlainModel{}, &limit_));
+                                     })
+                    .value()) {
     std::ranges::copy(run_.first_weights, engine_.weights().begin());
   }
 
@@ -59,10 +62,14 @@ class Session {
  private:
   void RestoreInner(Input& in) {
     const WorkerIndex worker = in.Byte() % 4U;
-    const Status restored = engine_.RestoreInner(worker, in.Chunk());
+    ViewSource source(in.Chunk());
+    const Status restored = engine_.RestoreInner(worker, source);
     if (!restored) ExpectGoodError(restored.error());
     took_ = took_ || restored.ok();
-    (void)engine_.SaveInner();
+    for (const WorkerIndex kept : engine_.InnerWorkers()) {
+      BytesSink sink;
+      Expect(engine_.SaveInner(kept, sink).ok(), "an inner state can be saved");
+    }
   }
 
   void LoadTile(Input& in) {

@@ -43,12 +43,14 @@ class LoneRun::Process {
     folder_.emplace(std::move(folder));
     LOOM_RETURN_IF_ERROR(folder_->SetGenesis(run_.genesis_.Encode()));
     const LoneOptions& options = run_.options_;
-    engine_ = std::make_unique<collab::Engine>(
-        run_.grid_, options.config, options.codec, agreed::BestIsa(),
-        [this](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {
-          return std::unique_ptr<collab::Worker>(
-              std::make_unique<PlainWorker>(run_.grid_, run_.options_.model, &kNoLimit));
-        });
+    LOOM_ASSIGN(
+        collab::Engine engine,
+        collab::Engine::Make(run_.grid_, options.config, options.codec, agreed::BestIsa(),
+                             [this](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {
+                               return std::unique_ptr<collab::Worker>(std::make_unique<PlainWorker>(
+                                   run_.grid_, run_.options_.model, &kNoLimit));
+                             }));
+    engine_ = std::make_unique<collab::Engine>(std::move(engine));
     disk_.emplace(*folder_, run_.grid_, engine_->layout());
     runner_.emplace(*engine_);
     const PeerId self = crypto::PeerIdOf(run_.key_);
@@ -105,7 +107,11 @@ class LoneRun::Process {
   }
   void Look() {
     life_.root = engine_->Root();
-    life_.inner = engine_->SaveInner();
+    life_.inner.clear();
+    for (const WorkerIndex worker : engine_->InnerWorkers()) {
+      BytesSink sink;
+      if (engine_->SaveInner(worker, sink)) life_.inner[worker] = sink.bytes();
+    }
   }
 
  private:
@@ -176,7 +182,8 @@ LoneRun::LoneRun(LoneOptions options)
   for (std::size_t i = 0; i < options_.tensors.size(); ++i)
     tensors.push_back({fmt::format("t{}", i), {options_.tensors[i]}});
   grid_ = agreed::TileGrid::Make(std::move(tensors), options_.config.tile_elements).value();
-  agreed::State first(grid_, collab::MakeStepRule(options_.config)->num_slots());
+  agreed::State first =
+      agreed::State::Make(grid_, collab::MakeStepRule(options_.config)->num_slots()).value();
   for (const agreed::Tile& tile : grid_.tiles()) {
     agreed::FillNormal(first.weights().subspan(tile.offset, tile.size), options_.config.seed,
                        tile.offset, 0.5F);

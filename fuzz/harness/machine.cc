@@ -61,7 +61,8 @@ TinyRun::TinyRun(bool exact) {
   }
   codec = codec::ParseCodec(config.codec).value();
   grid = agreed::TileGrid::Make({{"t", {300}}}, config.tile_elements).value();
-  agreed::State first(grid, collab::MakeStepRule(config)->num_slots());
+  agreed::State first =
+      agreed::State::Make(grid, collab::MakeStepRule(config)->num_slots()).value();
   for (const agreed::Tile& tile : grid.tiles())
     agreed::FillNormal(first.weights().subspan(tile.offset, tile.size), 1, tile.offset, 0.5F);
   first_weights.assign(first.weights().begin(), first.weights().end());
@@ -90,12 +91,14 @@ Status Machine::Start(Time now) {
   folder_.emplace(std::move(folder));
   for (const std::string& note : folder_->notes()) ExpectPrintable(note, "a note of the folder");
   LOOM_RETURN_IF_ERROR(folder_->SetGenesis(run_->genesis.Encode()));
-  engine_ = std::make_unique<collab::Engine>(
-      run_->grid, run_->config, run_->codec, agreed::BestIsa(),
-      [this](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {
-        return std::unique_ptr<collab::Worker>(
-            std::make_unique<sim::PlainWorker>(run_->grid, sim::PlainModel{}, &step_limit_));
-      });
+  LOOM_ASSIGN(collab::Engine engine,
+              collab::Engine::Make(run_->grid, run_->config, run_->codec, agreed::BestIsa(),
+                                   [this](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {
+                                     return std::unique_ptr<collab::Worker>(
+                                         std::make_unique<sim::PlainWorker>(
+                                             run_->grid, sim::PlainModel{}, &step_limit_));
+                                   }));
+  engine_ = std::make_unique<collab::Engine>(std::move(engine));
   LOOM_ASSIGN(node::Restored restored,
               node::RestorePeer(*folder_, *engine_,
                                 {run_->genesis, id_, run_->config, signer_,
