@@ -60,23 +60,25 @@ Hash StateLeaf(const ConstPlanes& tile) {
   return stream.Finish();
 }
 
-std::vector<Hash> StateLeaves(const TileGrid& grid, const ConstPlanes& planes) {
+std::vector<Hash> StateLeaves(const TileGrid& grid, const ConstPlanes& planes,
+                              const ParallelFor& parallel) {
   for (const std::span<const float> plane : planes) {
     LOOM_CHECK(plane.size() == grid.flat_size(), "a plane of {}, a grid of {}", plane.size(),
                grid.flat_size());
   }
-  std::vector<Hash> leaves;
-  leaves.reserve(grid.size());
-  ConstPlanes tile_planes(planes.size());
-  for (const Tile& tile : grid.tiles()) {
-    for (std::size_t i = 0; i < planes.size(); ++i) tile_planes[i] = TileSpan(tile, planes[i]);
-    leaves.push_back(StateLeaf(tile_planes));
-  }
+  std::vector<Hash> leaves(grid.size());
+  parallel(grid.size(), [&](std::size_t begin, std::size_t end) {
+    ConstPlanes tile(planes.size());
+    for (std::size_t t = begin; t < end; ++t) {
+      for (std::size_t i = 0; i < planes.size(); ++i) tile[i] = TileSpan(grid[t], planes[i]);
+      leaves[t] = StateLeaf(tile);
+    }
+  });
   return leaves;
 }
 
-Hash StateRoot(const TileGrid& grid, const ConstPlanes& planes) {
-  return crypto::MerkleRoot(StateLeaves(grid, planes));
+Hash StateRoot(const TileGrid& grid, const ConstPlanes& planes, const ParallelFor& parallel) {
+  return crypto::MerkleRoot(StateLeaves(grid, planes, parallel));
 }
 
 NextLeaf::NextLeaf(const TileGrid& grid, const StepRule& rule, Isa isa) : rule_(&rule), isa_(isa) {

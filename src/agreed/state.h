@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agreed/flat_buffer.h"
+#include "agreed/parallel.h"
 #include "agreed/step.h"
 #include "agreed/tile_grid.h"
 #include "base/id.h"
@@ -48,8 +49,10 @@ class State {
 
 Hash StateLeaf(const ConstPlanes& tile);
 /// One leaf per tile. Every plane has grid.flat_size() elements.
-std::vector<Hash> StateLeaves(const TileGrid& grid, const ConstPlanes& planes);
-Hash StateRoot(const TileGrid& grid, const ConstPlanes& planes);
+std::vector<Hash> StateLeaves(const TileGrid& grid, const ConstPlanes& planes,
+                              const ParallelFor& parallel = OneThread());
+Hash StateRoot(const TileGrid& grid, const ConstPlanes& planes,
+               const ParallelFor& parallel = OneThread());
 
 /// Works out the tile of a next state beside the present one: a member votes on it while the old
 /// state is still whole (the weights are overwritten only after the record).

@@ -87,7 +87,8 @@ Round Replay(const std::string& dir, const std::vector<collab::Record>& records,
     const auto step = [&]() -> Status {
       LOOM_RETURN_IF_ERROR(Configure(records, next_round, engine));
       LOOM_ASSIGN(const Blob bytes, ReadRound(dir, engine.layout(), body));
-      LOOM_ASSIGN(const collab::NextState next, engine.Next(*bytes, collab::ClockOf(body)));
+      LOOM_ASSIGN(const collab::NextState next,
+                  engine.Next(*bytes, collab::ClockOf(body), body.tiles));
       if (next.root != body.root) {
         return MakeError(Code::kCorrupt, fmt::format("its root would be {}, the record says {}",
                                                      next.root.Hex(), body.root.Hex()));

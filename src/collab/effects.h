@@ -30,7 +30,8 @@ struct AppendRecord {
 };
 struct WriteRound {
   Round round = 0;
-  Blob reduced;  ///< every encoded tile, as TileLayout says
+  Blob reduced;             ///< every encoded tile, as TileLayout says
+  std::vector<Hash> tiles;  ///< the hash of each
 };
 /// Another history won (R14): the records after `keep` go to orphaned.log, with checkpoints and
 /// bytes of later rounds they leave this run, and `records` follow.
@@ -60,6 +61,7 @@ struct ReduceJob {
 struct NextJob {
   Blob reduced;
   agreed::StepClock clock;
+  std::vector<Hash> tiles;  ///< the hash of each encoded tile, already held against its bytes
 };
 /// Takes the step of a record and tells the workers' error feedback what became of their work.
 struct ApplyJob {

@@ -59,7 +59,15 @@ void Engine::Configure(const SyncConfig& config) {
   method_ = MakeSyncMethod(config, isa_);
 }
 
-Hash Engine::Root() const { return agreed::StateRoot(grid_, state_.planes()); }
+Hash Engine::Root() const { return agreed::StateRoot(grid_, state_.planes(), parallel_); }
+
+Status Engine::ForRanges(const std::function<Status(std::size_t, std::size_t)>& body) const {
+  std::vector<Status> outcomes(grid_.size());
+  parallel_(grid_.size(),
+            [&](std::size_t begin, std::size_t end) { outcomes[begin] = body(begin, end); });
+  for (Status& outcome : outcomes) LOOM_RETURN_IF_ERROR(std::move(outcome));
+  return {};
+}
 
 Result<Engine::Local*> Engine::LocalOf(WorkerIndex index) {
   auto it = locals_.find(index);
@@ -99,21 +107,28 @@ Result<EncodedWork> Engine::Work(const WorkOrder& order, const std::atomic<bool>
   LOOM_ASSIGN(out.done, method_->Contribute(*local->worker, order, weights(), work, cut));
   out.shares.push_back({order.worker, out.done.samples, out.done.tokens});
   Bytes encoded(layout_.total());
-  for (std::size_t i = 0; i < grid_.size(); ++i) {
+  out.hashes.resize(grid_.size());
+  const auto encode = [&](std::size_t i) -> Status {
     const Tile& tile = grid_[i];
     const std::span<float> x = TileSpan(tile, work);
     const MutableByteView bytes =
         MutableByteView(encoded).subspan(layout_.Offset(i), layout_.Size(i));
-    const Status encoded_ok =
+    const Status done =
         lossy ? codec::EncodeWithFeedback(
                     *codec_, x, TileSpan(tile, std::as_const(local->residual).span()), bytes, x)
               : codec_->Encode(x, bytes);
-    if (!encoded_ok) {
-      return Error(encoded_ok.error())
+    if (!done) {
+      return Error(done.error())
           .Context(fmt::format("contribution of {}", grid_.tensors()[tile.tensor].name));
     }
-    out.hashes.push_back(crypto::Sha256(bytes));
-  }
+    out.hashes[i] = crypto::Sha256(bytes);
+    return {};
+  };
+  const Status encoded_all = ForRanges([&](std::size_t begin, std::size_t end) -> Status {
+    for (std::size_t i = begin; i < end; ++i) LOOM_RETURN_IF_ERROR(encode(i));
+    return {};
+  });
+  LOOM_RETURN_IF_ERROR(encoded_all);
   out.encoded = MakeBlob(std::move(encoded));
   return out;
 }
@@ -263,44 +278,54 @@ Result<agreed::StepScalars> Engine::ScalarsOf(ByteView reduced,
   return method_->step().Scalars(clock, agreed::Sqrt(squares));
 }
 
-Result<NextState> Engine::Next(ByteView reduced, const agreed::StepClock& clock) const {
+Result<NextState> Engine::Next(ByteView reduced, const agreed::StepClock& clock,
+                               std::vector<Hash> tiles) const {
   if (reduced.size() != layout_.total()) {
     return MakeError(Code::kCorrupt, fmt::format("the reduced bytes are {}, the grid needs {}",
                                                  reduced.size(), layout_.total()));
   }
   LOOM_ASSIGN(const agreed::StepScalars scalars, ScalarsOf(reduced, clock));
-  NextState next;
-  std::vector<float> mean(grid_.tile_elements());
-  agreed::NextLeaf next_leaf(grid_, method_->step(), isa_);
-  std::vector<Hash> leaves;
-  leaves.reserve(grid_.size());
-  for (std::size_t i = 0; i < grid_.size(); ++i) {
-    const Tile& tile = grid_[i];
-    const std::span<float> x(mean.data(), tile.size);
-    const ByteView encoded = layout_.View(reduced, i);
-    next.tiles.push_back(crypto::Sha256(encoded));
-    LOOM_RETURN_IF_ERROR(codec_->Decode(encoded, x));
-    bool finite = true;
-    leaves.push_back(next_leaf.Of(state_.Of(tile), x, scalars, IsMatrix(tile), &finite));
-    if (!finite) {
-      return MakeError(Code::kInvalid, fmt::format("the step would make {} non-finite",
-                                                   grid_.tensors()[tile.tensor].name));
-    }
+  if (tiles.size() != grid_.size()) {
+    tiles.clear();
+    tiles.reserve(grid_.size());
+    for (std::size_t i = 0; i < grid_.size(); ++i)
+      tiles.push_back(crypto::Sha256(layout_.View(reduced, i)));
   }
+  NextState next{{}, std::move(tiles)};
+  std::vector<Hash> leaves(grid_.size());
+  const Status stepped = ForRanges([&](std::size_t begin, std::size_t end) -> Status {
+    std::vector<float> mean(grid_.tile_elements());
+    agreed::NextLeaf next_leaf(grid_, method_->step(), isa_);
+    for (std::size_t i = begin; i < end; ++i) {
+      const Tile& tile = grid_[i];
+      const std::span<float> x(mean.data(), tile.size);
+      LOOM_RETURN_IF_ERROR(codec_->Decode(layout_.View(reduced, i), x));
+      bool finite = true;
+      leaves[i] = next_leaf.Of(state_.Of(tile), x, scalars, IsMatrix(tile), &finite);
+      if (!finite) {
+        return MakeError(Code::kInvalid, fmt::format("the step would make {} non-finite",
+                                                     grid_.tensors()[tile.tensor].name));
+      }
+    }
+    return {};
+  });
+  LOOM_RETURN_IF_ERROR(stepped);
   next.root = crypto::MerkleRoot(leaves);
   return next;
 }
 
 Status Engine::Apply(ByteView reduced, const agreed::StepClock& clock) {
   LOOM_ASSIGN(const agreed::StepScalars scalars, ScalarsOf(reduced, clock));
-  std::vector<float> mean(grid_.tile_elements());
-  for (std::size_t i = 0; i < grid_.size(); ++i) {
-    const Tile& tile = grid_[i];
-    const std::span<float> x(mean.data(), tile.size);
-    LOOM_RETURN_IF_ERROR(codec_->Decode(layout_.View(reduced, i), x));
-    method_->step().Step(state_.Of(tile), x, scalars, IsMatrix(tile), isa_);
-  }
-  return {};
+  return ForRanges([&](std::size_t begin, std::size_t end) -> Status {
+    std::vector<float> mean(grid_.tile_elements());
+    for (std::size_t i = begin; i < end; ++i) {
+      const Tile& tile = grid_[i];
+      const std::span<float> x(mean.data(), tile.size);
+      LOOM_RETURN_IF_ERROR(codec_->Decode(layout_.View(reduced, i), x));
+      method_->step().Step(state_.Of(tile), x, scalars, IsMatrix(tile), isa_);
+    }
+    return {};
+  });
 }
 
 Bytes Engine::StateTile(std::size_t tile) const {

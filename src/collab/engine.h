@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "agreed/flat_buffer.h"
+#include "agreed/parallel.h"
 #include "agreed/state.h"
 #include "agreed/tile_grid.h"
 #include "base/bytes.h"
@@ -104,6 +105,8 @@ class Engine {
   static Result<Engine> Make(agreed::TileGrid grid, const SyncConfig& config,
                              codec::CodecKind codec, agreed::Isa isa, WorkerFactory factory);
 
+  /// Cores for what is done tile by tile to a whole state or contribution; the bits stay the same.
+  void LendCores(agreed::ParallelFor parallel) { parallel_ = std::move(parallel); }
   /// Other settings from here on, of the same method, codec and workers.
   void Configure(const SyncConfig& config);
   const agreed::TileGrid& grid() const { return grid_; }
@@ -130,7 +133,9 @@ class Engine {
   Result<Bytes> Reduce(std::size_t first, std::size_t count, std::span<const ReduceInput> inputs,
                        const Bounds& bounds = {}) const;
   /// The root after the step, without taking it (R5); every tile is decoded and must be finite.
-  Result<NextState> Next(ByteView reduced, const agreed::StepClock& clock) const;
+  /// `tiles`: the hashes of the encoded tiles, where the caller knows them.
+  Result<NextState> Next(ByteView reduced, const agreed::StepClock& clock,
+                         std::vector<Hash> tiles = {}) const;
   /// Takes the step. Requires: the same bytes and clock passed Next.
   Status Apply(ByteView reduced, const agreed::StepClock& clock);
   /// The planes of one tile, as its state leaf hashes them.
@@ -162,6 +167,9 @@ class Engine {
   Status MakeFeedback(Local& local) const;
   /// The buffer that all workers share where nothing in it outlives their work.
   Result<std::span<float>> SharedWork();
+  /// body(begin, end) for ranges of tiles, perhaps at the same time; of several errors that of the
+  /// first tile, when each range ends with its own first.
+  Status ForRanges(const std::function<Status(std::size_t, std::size_t)>& body) const;
   Result<agreed::StepScalars> ScalarsOf(ByteView reduced, const agreed::StepClock& clock) const;
   bool IsMatrix(const agreed::Tile& tile) const {
     return grid_.tensors()[tile.tensor].shape.size() >= 2;
@@ -171,6 +179,7 @@ class Engine {
   SyncConfig config_;
   std::unique_ptr<codec::Codec> codec_;
   agreed::Isa isa_;
+  agreed::ParallelFor parallel_ = agreed::OneThread();
   std::unique_ptr<SyncMethod> method_;
   TileLayout layout_;
   WorkerFactory factory_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "agreed/combine.h"
 #include "collab/ledger.h"
@@ -138,6 +139,41 @@ void OneRound(Engine& engine, Round round, std::uint32_t steps, std::size_t work
   ASSERT_TRUE(engine.Apply(*reduced, {round, 0}).ok());
   EXPECT_EQ(engine.Root(), next->root) << "the root voted for is the root reached";
   for (WorkerIndex w = 0; w < workers; ++w) engine.Settle(w, true);
+}
+
+TEST(EngineTest, TheCutIntoRangesChangesNoBit) {
+  const auto backwards = [](std::size_t range) {
+    return [range](std::size_t n, const agreed::RangeBody& body) {
+      for (std::size_t end = n; end > 0; end -= std::min(range, end))
+        body(end - std::min(range, end), end);
+    };
+  };
+  std::vector<Hash> roots;
+  for (const std::size_t range : {0U, 1U, 3U, 8U, 1000U}) {
+    Engine engine = MakeEngine({}, 5000, codec::CodecKind::kInt8, [](WorkerIndex) {
+      return Result<std::unique_ptr<Worker>>(std::make_unique<Pull>());
+    });
+    if (range > 0) engine.LendCores(backwards(range));
+    for (std::size_t i = 0; i < 5000; ++i)
+      engine.weights()[i] = std::sin(static_cast<float>(i));  // the same in each engine
+    for (Round round = 1; round <= 2; ++round) OneRound(engine, round, 5, 2);
+    roots.push_back(engine.Root());
+  }
+  EXPECT_EQ(roots, std::vector<Hash>(roots.size(), roots.front()));
+}
+
+TEST(EngineTest, OfSeveralErrorsTheFirstTilesIsTold) {
+  Engine engine = MakeEngine({}, 5000, codec::CodecKind::kFp32, nullptr);
+  Bytes reduced(engine.layout().total());
+  for (const std::size_t element : {4000U, 700U, 2000U}) {
+    const float bad = std::numeric_limits<float>::infinity();
+    std::memcpy(reduced.data() + element * sizeof bad, &bad, sizeof bad);
+  }
+  const std::string alone = engine.Next(reduced, {1, 0}).error().message;
+  engine.LendCores([](std::size_t n, const agreed::RangeBody& body) {
+    for (std::size_t i = n; i-- > 0;) body(i, i + 1);
+  });
+  EXPECT_EQ(engine.Next(reduced, {1, 0}).error().message, alone);
 }
 
 TEST(EngineTest, PublishedRowsComeOutExactly) {

@@ -66,7 +66,7 @@ void Peer::Advance(Time now, Effects& out) {
     job.settle = machine_->Settlement(next.body);
   StopFetching();
   if (job.reduced != nullptr && !durable)
-    out.push_back(Persist{0, WriteRound{next.body.round, job.reduced}});
+    out.push_back(Persist{0, WriteRound{next.body.round, job.reduced, next.body.tiles}});
   applying_ = true;
   apply_job_ = ids_.Take();
   applying_bytes_ = job.reduced;

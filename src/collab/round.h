@@ -149,7 +149,8 @@ class RoundMachine {
   struct Gather {
     Term term = 0;
     std::uint32_t attempt = 0;
-    Bytes bytes;  ///< made with the first tiles
+    Bytes bytes;               ///< made with the first tiles
+    std::vector<Hash> hashes;  ///< of each tile that is there
     std::vector<bool> have;
     std::size_t missing = 0;
     std::vector<PartSignature> parts;  ///< the owners' words for what is here
@@ -240,7 +241,8 @@ class RoundMachine {
   void OnReducedRun(TileRun run, Result<Bytes> bytes, Time now, Effects& out);
   void OnReduced(const PeerId& from, const Reduced& reduced, Time now, Effects& out);
   std::vector<Hash> HashesOf(TileRun run, ByteView tiles) const;
-  void PutReduced(TileRun run, ByteView tiles, Time now, Effects& out);
+  void PutReduced(TileRun run, ByteView tiles, std::span<const Hash> hashes, Time now,
+                  Effects& out);
   void ComputeNext(Effects& out);
   void OnMissing(const PeerId& from, const Missing& missing, Time now, Effects& out);
   /// What this member reduced of the runs that somebody wants, again.

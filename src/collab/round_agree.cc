@@ -101,7 +101,7 @@ void RoundMachine::AdvanceCheck(Time now, Effects& out) {
   if (kept_.size() > 3) kept_.erase(kept_.begin());
   const std::uint64_t token = env_.ids->Take();
   round_tokens_.emplace(token, check_->hash);
-  out.push_back(Persist{token, WriteRound{id().round, whole}});
+  out.push_back(Persist{token, WriteRound{id().round, whole, body.tiles}});
 }
 
 // A body carried over from an earlier term or attempt: its bytes are with whoever voted for it.
@@ -152,7 +152,8 @@ void RoundMachine::OnObject(const swarm::ObjectData& data, Time now, Effects& ou
     check_->whole = MakeBlob(std::move(check_->fetching));
     check_->job = env_.ids->Take();
     next_jobs_.emplace(check_->job, check_->whole);
-    out.push_back(Compute{check_->job, NextJob{check_->whole, ClockOf(check_->body)}});
+    out.push_back(
+        Compute{check_->job, NextJob{check_->whole, ClockOf(check_->body), check_->body.tiles}});
   } else if (any) {
     check_->asked = now - env_.timing.quiet;
   }

@@ -40,6 +40,7 @@ void RoundMachine::OnPlan(const PeerId& from, const Plan& plan, Time now, Effect
   reported_.clear();
   if (!LOOM_PLANTED(attempts_mixed) || !gather_) {
     gather_ = Gather{};
+    gather_->hashes.resize(env_.layout->num_tiles());
     gather_->have.assign(env_.layout->num_tiles(), false);
     gather_->missing = env_.layout->num_tiles();
   }
@@ -120,14 +121,14 @@ void RoundMachine::OnReducedRun(TileRun run, Result<Bytes> bytes, Time now, Effe
                         fmt::format("the reduce failed: {}", bytes.error().message)}});
     return;
   }
+  const std::vector<Hash> hashes = HashesOf(run, *bytes);
   Reduced reduced{id(), plan_->term, plan_->attempt, run, std::move(*bytes), {}};
   PartSignature part{env_.self, reduced.term, reduced.attempt, run, {}};
-  part.signature =
-      env_.signer->Sign(kReducedDomain, PartText(id(), part, HashesOf(run, reduced.tiles)));
+  part.signature = env_.signer->Sign(kReducedDomain, PartText(id(), part, hashes));
   reduced.signature = part.signature;
   Broadcast(reduced, out);
   gather_->parts.push_back(part);
-  PutReduced(run, reduced.tiles, now, out);
+  PutReduced(run, reduced.tiles, hashes, now, out);
 }
 
 void RoundMachine::SendReduced(const PeerId& to, std::span<const TileRun> wanted,
@@ -162,13 +163,13 @@ void RoundMachine::OnReduced(const PeerId& from, const Reduced& reduced, Time no
   }
   const PartSignature part{from, reduced.term, reduced.attempt, reduced.run, reduced.signature};
   if (gather_->missing == 0 || gather_->have[reduced.run.first]) return;
-  if (!env_.signer->Verify(member->key, kReducedDomain,
-                           PartText(id(), part, HashesOf(reduced.run, reduced.tiles)),
+  const std::vector<Hash> hashes = HashesOf(reduced.run, reduced.tiles);
+  if (!env_.signer->Verify(member->key, kReducedDomain, PartText(id(), part, hashes),
                            reduced.signature)) {
     return;
   }
   gather_->parts.push_back(part);
-  PutReduced(reduced.run, reduced.tiles, now, out);
+  PutReduced(reduced.run, reduced.tiles, hashes, now, out);
 }
 
 std::vector<Hash> RoundMachine::HashesOf(TileRun run, ByteView tiles) const {
@@ -181,7 +182,8 @@ std::vector<Hash> RoundMachine::HashesOf(TileRun run, ByteView tiles) const {
   return hashes;
 }
 
-void RoundMachine::PutReduced(TileRun run, ByteView tiles, Time now, Effects& out) {
+void RoundMachine::PutReduced(TileRun run, ByteView tiles, std::span<const Hash> hashes, Time now,
+                              Effects& out) {
   if (!gather_ || gather_->missing == 0) return;
   gather_->bytes.resize(env_.layout->total());
   const std::uint64_t begin = env_.layout->Offset(run.first);
@@ -190,6 +192,7 @@ void RoundMachine::PutReduced(TileRun run, ByteView tiles, Time now, Effects& ou
     const ByteView tile = tiles.subspan(env_.layout->Offset(i) - begin, env_.layout->Size(i));
     std::copy(tile.begin(), tile.end(),
               gather_->bytes.begin() + static_cast<std::ptrdiff_t>(env_.layout->Offset(i)));
+    gather_->hashes[i] = hashes[i - run.first];
     gather_->have[i] = true;
     --gather_->missing;
   }
@@ -208,7 +211,7 @@ void RoundMachine::ComputeNext(Effects& out) {
   next_jobs_.emplace(job, gather_->whole);
   agreed::StepClock clock{parent_.body.steps + 1, parent_.body.tokens};
   for (const Commitment& c : fix_->set) clock.tokens += c.tokens();
-  out.push_back(Compute{job, NextJob{gather_->whole, clock}});
+  out.push_back(Compute{job, NextJob{gather_->whole, clock, gather_->hashes}});
   out.push_back(Tell{{Event::Kind::kPhase, id().round, env_.self, "vote"}});
 }
 

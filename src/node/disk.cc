@@ -39,7 +39,7 @@ Status DiskExecutor::Write(const collab::Persist& persist) {
     return folder_->votes().AppendAndSync(vote->entry);
   }
   if (const auto* round = std::get_if<collab::WriteRound>(&persist.what))
-    return WriteRound(*folder_, *layout_, round->round, *round->reduced);
+    return WriteRound(*folder_, *layout_, round->round, *round->reduced, round->tiles);
   if (const auto* rewind = std::get_if<collab::Rewind>(&persist.what))
     return folder_->Rewind(rewind->keep, rewind->records);
   const Bytes& bytes = std::get<collab::AppendRecord>(persist.what).record;
@@ -140,7 +140,7 @@ collab::JobResult JobRunner::Run(const collab::Job& job, const std::atomic<bool>
             return engine_->Reduce(j.run.first, j.run.count, j.inputs, j.bounds);
           },
           [&](const collab::NextJob& j) -> collab::JobResult {
-            auto next = engine_->Next(*j.reduced, j.clock);
+            auto next = engine_->Next(*j.reduced, j.clock, j.tiles);
             if (next) {
               checked_ = j.reduced;
               checked_root_ = next->root;

@@ -27,6 +27,7 @@
 #include "node/data_writer.h"
 #include "node/dial_back.h"
 #include "node/disk.h"
+#include "node/fork_join.h"
 #include "node/node_messages.h"
 #include "node/reach.h"
 #include "node/run_data.h"
@@ -257,6 +258,7 @@ class Node final : public net::TransportEvents {
   bool reached_ = false;
 
   // compute thread
+  ForkJoin free_cores_;
   std::unique_ptr<collab::Engine> engine_;
   std::map<std::uint64_t, std::shared_ptr<std::atomic<bool>>> running_work_;  ///< reactor thread
   std::unique_ptr<JobRunner> runner_;

@@ -263,6 +263,7 @@ void Node::StartPeer() {
       LOOM_ASSIGN(collab::Engine engine,
                   collab::Engine::Make(std::move(grid), spec.sync, codec, isa, factory));
       engine_ = std::make_unique<collab::Engine>(std::move(engine));
+      engine_->LendCores(free_cores_.AsParallelFor());
       disk_ = std::make_unique<DiskExecutor>(folder_, engine_->grid(), *layout_);
       runner_ = std::make_unique<JobRunner>(*engine_);
       const auto first_weights = [this](std::span<float> w) -> Status {

@@ -242,7 +242,7 @@ Result<Blob> BytesOf(store::PeerFolder& folder, collab::Engine& engine, const Hi
   if (bytes) return bytes;
   out.notes.push_back(fmt::format("round {} was worked out again with the same result: {}", round,
                                   bytes.error().message));
-  LOOM_RETURN_IF_ERROR(WriteRound(folder, engine.layout(), round, *repeated));
+  LOOM_RETURN_IF_ERROR(WriteRound(folder, engine.layout(), round, *repeated, body.tiles));
   return repeated;
 }
 
@@ -275,7 +275,8 @@ Status ApplyRounds(store::PeerFolder& folder, collab::Engine& engine, const Peer
           fmt::format("round {} will be fetched: {}", round, bytes.error().message));
       return {};
     }
-    LOOM_ASSIGN(const collab::NextState next, engine.Next(**bytes, collab::ClockOf(body)));
+    LOOM_ASSIGN(const collab::NextState next,
+                engine.Next(**bytes, collab::ClockOf(body), body.tiles));
     if (next.root != body.root) {
       return MakeError(
           Code::kCorrupt,
@@ -296,11 +297,11 @@ std::string InnerName(WorkerIndex worker) { return fmt::format("{}{}", kInnerPre
 Hash RoundIdOf(const Body& body) { return crypto::MerkleRoot(body.tiles); }
 
 Status WriteRound(store::PeerFolder& folder, const collab::TileLayout& layout, Round round,
-                  ByteView reduced) {
-  std::vector<ByteView> tiles;
-  tiles.reserve(layout.num_tiles());
-  for (std::size_t i = 0; i < layout.num_tiles(); ++i) tiles.push_back(layout.View(reduced, i));
-  LOOM_RETURN_IF_ERROR(folder.WriteRound(round, tiles));
+                  ByteView reduced, const std::vector<Hash>& tiles) {
+  std::vector<ByteView> views;
+  views.reserve(layout.num_tiles());
+  for (std::size_t i = 0; i < layout.num_tiles(); ++i) views.push_back(layout.View(reduced, i));
+  LOOM_RETURN_IF_ERROR(folder.WriteRound(round, views, tiles));
   return {};
 }
 

@@ -48,8 +48,8 @@ store::StateLayout StateLayoutOf(const agreed::TileGrid& grid, std::size_t plane
 std::string InnerName(WorkerIndex worker);
 /// The id that the bytes of a round have in a folder.
 Hash RoundIdOf(const collab::Body& body);
-/// Makes the reduced bytes of a round durable, tile by tile.
+/// Makes the reduced bytes of a round durable, tile by tile; `tiles` are their hashes.
 Status WriteRound(store::PeerFolder& folder, const collab::TileLayout& layout, Round round,
-                  ByteView reduced);
+                  ByteView reduced, const std::vector<Hash>& tiles);
 
 }  // namespace loom::node

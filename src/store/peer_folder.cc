@@ -172,12 +172,15 @@ std::string PeerFolder::RoundPath(Round round, const Hash& id) const {
   return RoundPathIn(path_, round, id);
 }
 
-Result<Hash> PeerFolder::WriteRound(Round round, std::span<const ByteView> tiles) {
-  std::vector<Hash> hashes;
-  hashes.reserve(tiles.size());
-  for (const ByteView tile : tiles) hashes.push_back(crypto::Sha256(tile));
+Result<Hash> PeerFolder::WriteRound(Round round, std::span<const ByteView> tiles,
+                                    std::vector<Hash> hashes) {
+  if (hashes.empty()) {
+    hashes.reserve(tiles.size());
+    for (const ByteView tile : tiles) hashes.push_back(crypto::Sha256(tile));
+  }
   const Hash id = crypto::MerkleRoot(hashes);
-  return WriteRoundFile(*fs_, RoundPath(round, id), round, tiles);
+  LOOM_RETURN_IF_ERROR(WriteRoundFile(*fs_, RoundPath(round, id), round, tiles, hashes));
+  return id;
 }
 
 Result<RoundFile> PeerFolder::OpenRound(Round round, const Hash& id) const {

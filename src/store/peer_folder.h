@@ -49,8 +49,10 @@ class PeerFolder {
   AppendLog& records() { return *records_; }
   Checkpoints& checkpoints() { return checkpoints_; }
 
-  /// Durable when it returns (R6). Returns the id to open it by: Merkle root of the tile hashes.
-  Result<Hash> WriteRound(Round round, std::span<const ByteView> tiles);
+  /// Durable when it returns (R6). Returns the id to open it by: Merkle root of the tile hashes,
+  /// which are worked out here when they are not given.
+  Result<Hash> WriteRound(Round round, std::span<const ByteView> tiles,
+                          std::vector<Hash> hashes = {});
   Result<RoundFile> OpenRound(Round round, const Hash& id) const;
   bool HasRound(Round round, const Hash& id) const;
   /// Removes the bytes of other attempts at this round, once its record is held.

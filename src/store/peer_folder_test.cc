@@ -196,7 +196,8 @@ TEST(PeerFolder, PowerCutAtEveryOperationKeepsWhatWasAcknowledged) {
 TEST(RoundFile, FlippedByteIsFoundAtEveryOffset) {
   SimFileSystem fs;
   const std::vector<Bytes> tiles{Bytes(30, std::byte{1}), Bytes(40, std::byte{2})};
-  ASSERT_TRUE(WriteRoundFile(fs, "round", 3, Views(tiles)));
+  const std::vector<Hash> hashes{crypto::Sha256(tiles[0]), crypto::Sha256(tiles[1])};
+  ASSERT_TRUE(WriteRoundFile(fs, "round", 3, Views(tiles), hashes));
   EXPECT_EQ(RoundFile::Open(fs, "round", 4).error().code, Code::kCorrupt);
   const auto before = fs.Snapshot();
   const std::uint64_t size = *fs.Size("round");

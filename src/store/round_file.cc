@@ -15,8 +15,9 @@ constexpr std::size_t kTileBytes = 36;
 
 }  // namespace
 
-Result<Hash> WriteRoundFile(FileSystem& fs, const std::string& path, Round round,
-                            std::span<const ByteView> tiles) {
+Status WriteRoundFile(FileSystem& fs, const std::string& path, Round round,
+                      std::span<const ByteView> tiles, std::span<const Hash> hashes) {
+  LOOM_CHECK(tiles.size() == hashes.size(), "{} tiles, {} hashes", tiles.size(), hashes.size());
   if (tiles.size() > kMaxRoundTiles) {
     return MakeError(Code::kLimit, fmt::format("{}: {} tiles, the limit is {}", path, tiles.size(),
                                                kMaxRoundTiles));
@@ -26,16 +27,14 @@ Result<Hash> WriteRoundFile(FileSystem& fs, const std::string& path, Round round
   head.Int(kVersion);
   head.Int(static_cast<std::uint32_t>(tiles.size()));
   head.Int(round);
-  std::vector<Hash> hashes;
-  hashes.reserve(tiles.size());
-  for (const ByteView tile : tiles) {
+  for (std::size_t i = 0; i < tiles.size(); ++i) {
+    const ByteView tile = tiles[i];
     if (tile.size() > kMaxEncodedTile) {
       return MakeError(Code::kLimit, fmt::format("{}: a tile of {} bytes, the limit is {}", path,
                                                  tile.size(), kMaxEncodedTile));
     }
-    hashes.push_back(crypto::Sha256(tile));
     head.Int(static_cast<std::uint32_t>(tile.size()));
-    head.Id(hashes.back());
+    head.Id(hashes[i]);
   }
   head.Id(crypto::Sha256(head.bytes()));
 
@@ -55,8 +54,7 @@ Result<Hash> WriteRoundFile(FileSystem& fs, const std::string& path, Round round
     (void)fs.Remove(aside);
     return std::move(status).error();
   }
-  LOOM_RETURN_IF_ERROR(fs.SyncDir(ParentPath(path)));
-  return crypto::MerkleRoot(hashes);
+  return fs.SyncDir(ParentPath(path));
 }
 
 Result<RoundFile> RoundFile::Open(const FileSystem& fs, const std::string& path, Round round) {

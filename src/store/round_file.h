@@ -41,8 +41,8 @@ class RoundFile {
   std::vector<std::uint64_t> offsets_;  ///< in the file; one more than tiles
 };
 
-/// Written aside, synced, renamed, folder synced. Returns the Merkle root of the tile hashes.
-Result<Hash> WriteRoundFile(FileSystem& fs, const std::string& path, Round round,
-                            std::span<const ByteView> tiles);
+/// Written aside, synced, renamed, folder synced. `hashes` are those of the tiles.
+Status WriteRoundFile(FileSystem& fs, const std::string& path, Round round,
+                      std::span<const ByteView> tiles, std::span<const Hash> hashes);
 
 }  // namespace loom::store
