@@ -55,5 +55,13 @@ void loom::fuzz::MakeSeeds(Seeds& seeds) {
   add("pieces", node::Pieces{pieces.Root(), pieces});
   add("addresses", addresses);
   add("delegate", node::Delegate{delegation});
+  add("get_view", node::GetView{});
+  add("view", node::View{1'700'000'000, "192.0.2.1:4001"});
+  add("dial_back", node::DialBack{{"node.example", 4001}});
+  add("dialed_back", node::DialedBack{{"node.example", 4001},
+                                      node::DialedBack::Outcome::kFailed,
+                                      net::DialStep::kConnect,
+                                      Code::kTimeout,
+                                      "no answer"});
   seeds.Add("delegation", node::EncodeDelegation(delegation));
 }
