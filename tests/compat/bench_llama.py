@@ -1,7 +1,10 @@
-"""Speed of eager PyTorch on the "nano" preset: tokens per CPU second of forward + backward + AdamW.
+"""Speed of eager PyTorch on a Llama: forward, backward, clip_grad_norm_, fused AdamW, one thread.
 
-Prints one line per repetition; bench/model_speed prints the same for Loom. Run them in turn:
     python3 tests/compat/bench_llama.py [steps] [repetitions]
+prints tokens per CPU second on the "nano" preset, one line a repetition; bench/model_speed prints the same for Loom.
+
+    python3 tests/compat/bench_llama.py --turns VOCAB,LAYERS,WIDTH,HEADS,KV_HEADS,HEAD_DIM,FFN,CONTEXT BATCH STEPS
+does STEPS steps for each line on stdin and prints the CPU seconds they took: bench/train_speed takes turns with it.
 """
 import sys
 import time
@@ -10,19 +13,28 @@ import torch
 
 from llama_reference import Config, Llama, loss
 
-steps, repetitions = (int(a) for a in (sys.argv[1:] + ["100", "1"])[:2])
+TEXT = 1_000_000
+turns = "--turns" in sys.argv
+if turns:
+    config = Config(*(int(a) for a in sys.argv[2].split(",")))
+    B, steps = int(sys.argv[3]), int(sys.argv[4])
+else:
+    config, B = Config(256, 4, 128, 4, 4, 32, 344, 64), 12
+    steps, repetitions = (int(a) for a in (sys.argv[1:] + ["100", "1"])[:2])
+T = config.context
 torch.set_num_threads(1)
 torch.manual_seed(0)
-B, T = 12, 64
-model = Llama(Config(256, 4, 128, 4, 4, 32, 344, 64))
+model = Llama(config)
 decay = [p for p in model.parameters() if p.dim() >= 2]
 rest = [p for p in model.parameters() if p.dim() < 2]
 optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}],
                               lr=1e-3, betas=(0.9, 0.95), fused=True)
-data = torch.randint(0, 256, (steps, B, T + 1))
+text = torch.randint(0, config.vocab, (TEXT,))
 
 
-def step(tokens):
+def step():
+    at = torch.randint(0, TEXT - T - 1, (B,))
+    tokens = torch.stack([text[i:i + T + 1] for i in at])
     optimizer.zero_grad(set_to_none=True)
     value = loss(model, tokens[:, :-1], tokens[:, 1:])
     value.backward()
@@ -31,11 +43,19 @@ def step(tokens):
     return value.item()
 
 
-for i in range(10):
-    step(data[i % steps])
-for _ in range(repetitions):
+def turn():
     start = time.process_time()
-    for tokens in data:
-        last = step(tokens)
-    seconds = time.process_time() - start
-    print(f"pytorch {steps * B * T / seconds:.0f} tok/cpu-s loss {last:.4f}", flush=True)
+    for _ in range(steps):
+        last = step()
+    return time.process_time() - start, last
+
+
+for _ in range(10 if not turns else 0):
+    step()
+if turns:
+    for _ in sys.stdin:
+        print(turn()[0], flush=True)
+else:
+    for _ in range(repetitions):
+        seconds, last = turn()
+        print(f"pytorch {steps * B * T / seconds:.0f} tok/cpu-s loss {last:.4f}", flush=True)
