@@ -98,13 +98,15 @@ void ChangeRound(Disk& disk, Input& in) {
   const Round round = in.Below(8);
   auto file = store::RoundFile::Open(disk, path, round);
   if (!file) return;
-  auto tiles = file->ReadAll(1U << 20);
-  if (!tiles) return;
-  for (Bytes& tile : *tiles) {
-    if (in.Byte() % 2 == 0) Patch(tile, in);
+  std::vector<Bytes> tiles;
+  for (std::size_t i = 0; i < file->num_tiles(); ++i) {
+    auto tile = file->ReadTile(i);
+    if (!tile) return;
+    tiles.push_back(std::move(*tile));
+    if (in.Byte() % 2 == 0) Patch(tiles.back(), in);
   }
-  if (in.Byte() % 4 == 0 && !tiles->empty()) tiles->pop_back();
-  const std::vector<ByteView> views(tiles->begin(), tiles->end());
+  if (in.Byte() % 4 == 0 && !tiles.empty()) tiles.pop_back();
+  const std::vector<ByteView> views(tiles.begin(), tiles.end());
   (void)store::WriteRoundFile(disk, path, round, views);
 }
 

@@ -50,7 +50,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::Expect(tile.value().size() == file.value().TileBytes(i), "a tile has its size");
     fuzz::Expect(crypto::Sha256(tile.value()) == file.value().hashes()[i], "a tile has its hash");
   }
-  fuzz::Expect(file.value().ReadAll(size).ok() == all, "all tiles are read or one is damaged");
   if (all) fuzz::Accept();
   return 0;
 }
