@@ -166,11 +166,21 @@ Finding CheckDialBack(const Patient& patient) {
   const std::string as = seen.empty() ? "" : fmt::format("; it is seen as {}", seen);
   const Verdict told = VerdictOn(checkup, announce);
   const auto parsed = swarm::ParseAddress(announce);
+  const std::string then = fmt::format("; then loom join --dir {} --announce {}:{}", patient.dir,
+                                       seen.empty() ? "HOST" : seen, port);
   if (!announce.empty() && told.reached_by.empty() && !told.failure.empty()) {
     finding.grade = Grade::kFail;
     finding.found = fmt::format("the announced {} was not reached{}{}{}", announce, others, as,
                                 reached.empty() ? "" : "; reached: " + reached);
     finding.next = NextStepAtHome(told.failure, port, parsed ? parsed->port : port, seen);
+    return finding;
+  }
+  if (parsed && parsed->Scope() == swarm::AddressScope::kPrivate && told.reached_by.empty()) {
+    finding.grade = Grade::kFail;
+    finding.found = fmt::format(
+        "the announced {} is a private address and leads nowhere from the members' networks{}",
+        announce, as);
+    finding.next = NextStepAtHome("connect timed out", port, port, seen, then);
     return finding;
   }
   if (!reached.empty()) {
@@ -179,8 +189,6 @@ Finding CheckDialBack(const Patient& patient) {
   }
   finding.grade = Grade::kWarn;
   finding.found = fmt::format("no member reaches this peer{}{}", others, as);
-  const std::string then = fmt::format("; then loom join --dir {} --announce {}:{}", patient.dir,
-                                       seen.empty() ? "HOST" : seen, port);
   finding.next = !announce.empty()
                      ? "ask again in a moment"
                      : "it trains and votes over the connections that it made itself; to be "

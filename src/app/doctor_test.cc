@@ -85,7 +85,11 @@ TEST_F(DoctorTest, TellsWhatTheMembersFound) {
        "leads to another program or peer"},
       {answer("4711",
               member(R"("result":"failed","step":"resolve","failure":"name look-up failed")")),
-       "let the name lead to 198.51.100.7"}};
+       "let the name lead to 198.51.100.7"},
+      {R"({"ok":true,"listen":"*:4711","ports":[4711],"announce":"10.0.0.9:4711","members":[{"peer":)"
+       R"("aaaaaaaaaaaa","seen_as":"198.51.100.7:5000","clock_offset_s":300.0,"dialled":[{"address":)"
+       R"("10.0.0.9:4711","result":"not_tried","error":"private"}]}]})",
+       "the announced 10.0.0.9:4711 is a private address"}};
   net::Reactor reactor;
   std::size_t asked = 0;
   auto server = net::ControlServer::Listen(
