@@ -193,10 +193,12 @@ void loom::fuzz::MakeSeeds(Seeds& seeds) {
   for (const std::size_t exact : {0, 1}) {
     const TinyRun& run = RunOf(exact == 1);
     std::uint32_t limit = UINT32_MAX;
-    collab::Engine engine(run.grid, run.config, run.codec, agreed::BestIsa(), [&](WorkerIndex) {
+    const auto factory = [&](WorkerIndex) {
       return Result<std::unique_ptr<collab::Worker>>(
           std::make_unique<sim::PlainWorker>(run.grid, sim::PlainModel{}, &limit));
-    });
+    };
+    collab::Engine engine =
+        collab::Engine::Make(run.grid, run.config, run.codec, agreed::BestIsa(), factory).value();
     std::ranges::copy(run.first_weights, engine.weights().begin());
     const std::string mode = exact == 1 ? "exact" : "lossy";
     const Bytes tile = engine.StateTile(1);

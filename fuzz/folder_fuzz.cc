@@ -107,7 +107,9 @@ void ChangeRound(Disk& disk, Input& in) {
   }
   if (in.Byte() % 4 == 0 && !tiles.empty()) tiles.pop_back();
   const std::vector<ByteView> views(tiles.begin(), tiles.end());
-  (void)store::WriteRoundFile(disk, path, round, views);
+  std::vector<Hash> hashes(views.size());
+  std::ranges::transform(views, hashes.begin(), crypto::Sha256);
+  (void)store::WriteRoundFile(disk, path, round, views, hashes);
 }
 
 /// The manifest of a checkpoint says again what its files are.
