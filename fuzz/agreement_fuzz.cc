@@ -204,15 +204,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 void loom::fuzz::MakeSeeds(Seeds& seeds) {
   // Term 0 of another leader, and the votes of a quorum.
   Script script;
-  for (const std::size_t leader : {1, 0}) script.Byte(leader).Byte(2).Byte(0).Byte(1);
+  for (const std::size_t leader : {1U, 0U}) script.Byte(leader).Byte(2U).Byte(0U).Byte(1U);
   script.Byte(0).Byte(4).Byte(0).Byte(5).Byte(0).Byte(5);
   const Script voted = script;
   seeds.Add("votes", voted);
-  for (const std::size_t from : {1, 2, 3}) script.Byte(from).Byte(3).Byte(0).Byte(1).Byte(9);
+  for (const std::size_t from : {1U, 2U, 3U}) script.Byte(from).Byte(3U).Byte(0U).Byte(1U).Byte(9U);
   seeds.Add("decides", script);
   Script leads;
   leads.Byte(0).Byte(7).Byte(5).Byte(0).Byte(5);
-  for (const std::size_t from : {1, 2, 3})
+  for (const std::size_t from : {1U, 2U, 3U})
     leads.Byte(from).Byte(1).Byte(5).Byte(9).Byte(from % 2).Byte(2).Byte(1).Byte(3).Byte(1);
   leads.Byte(0).Byte(8).Byte(2).Byte(0).Byte(4).Byte(0).Byte(5).Byte(0).Byte(9);
   seeds.AddRefused("leads-and-restarts", leads.bytes());

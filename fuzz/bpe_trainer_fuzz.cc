@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 void loom::fuzz::MakeSeeds(Seeds& seeds) {
   const std::string_view words = "low lower lowest new newer newest wide wider widest 2024\n";
-  for (const std::size_t how : {0, 3, 4})
+  for (const std::size_t how : {0U, 3U, 4U})
     seeds.Add(fmt::format("words-{}", how),
               Script().Byte(30).Byte(0).Byte(how).Raw(AsBytes(words)));
   seeds.AddRefused("small-vocab", Script().Byte(0).Byte(0).Byte(0).Raw(AsBytes(words)).bytes());

@@ -98,7 +98,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 void loom::fuzz::MakeSeeds(Seeds& seeds) {
-  for (const std::size_t exact : {0, 1}) {
+  for (const std::size_t exact : {0U, 1U}) {
     const std::string mode = exact == 1 ? "exact" : "lossy";
     const TinyRun& run = RunOf(exact == 1);
     Machine machine(run, 0);

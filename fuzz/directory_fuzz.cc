@@ -92,7 +92,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 void loom::fuzz::MakeSeeds(Seeds& seeds) {
   Script script;
   script.Byte(7);
-  for (const std::size_t peer : {2, 3, 0})
+  for (const std::size_t peer : {2U, 3U, 0U})
     script.Byte(0).Byte(peer).Byte(8 * peer).Byte(peer).Byte(0);
   script.Byte(2).Byte(4).Byte(2).Byte(16).Byte(17);
   script.Byte(3).Byte(2).Byte(5).Byte(0).Byte(1).Byte(2).Byte(2).Byte(1).Byte(1);

@@ -190,7 +190,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 void loom::fuzz::MakeSeeds(Seeds& seeds) {
-  for (const std::size_t exact : {0, 1}) {
+  for (const std::size_t exact : {0U, 1U}) {
     const TinyRun& run = RunOf(exact == 1);
     std::uint32_t limit = UINT32_MAX;
     const auto factory = [&](WorkerIndex) {

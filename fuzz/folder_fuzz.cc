@@ -285,7 +285,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 void loom::fuzz::MakeSeeds(Seeds& seeds) {
-  for (const std::size_t kind : {0, 1, 2, 3}) {
+  for (const std::size_t kind : {0U, 1U, 2U, 3U}) {
     const std::string name =
         fmt::format("{}-{}", kind % 2 == 1 ? "exact" : "lossy", kind < 2 ? "alone" : "member");
     seeds.Add(name, Script().Byte(kind));

@@ -1,5 +1,7 @@
 #include "fuzz/fuzz.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -17,9 +19,8 @@ bool accepted = false;
 
 void Expect(bool holds, std::string_view property, std::string_view details) {
   if (holds) return;
-  std::fprintf(stderr, "fuzz: broken property: %.*s%s%.*s\n", static_cast<int>(property.size()),
-               property.data(), details.empty() ? "" : ": ", static_cast<int>(details.size()),
-               details.data());
+  fmt::print(stderr, "fuzz: broken property: {}{}{}\n", property, details.empty() ? "" : ": ",
+             details);
   std::abort();
 }
 
@@ -31,9 +32,8 @@ void ExpectText(std::string_view text, std::string_view what, bool lines) {
     return (byte < 0x20 && !(lines && c == '\n')) || byte == 0x7F;
   });
   if (control || FindInvalidUtf8(text) != std::string::npos || text.size() > kLongestText) {
-    std::fprintf(stderr, "fuzz: %.*s is no text for people: '%.*s'\n",
-                 static_cast<int>(what.size()), what.data(),
-                 static_cast<int>(std::min(text.size(), kLongestText)), text.data());
+    fmt::print(stderr, "fuzz: {} is no text for people: '{}'\n", what,
+               text.substr(0, kLongestText));
     std::abort();
   }
 }

@@ -203,6 +203,7 @@ class Swarm {
 
   std::vector<std::shared_ptr<const store::SimFileSystem::Node>> Disks() const {
     std::vector<std::shared_ptr<const store::SimFileSystem::Node>> disks;
+    disks.reserve(machines_.size());
     for (const auto& machine : machines_) disks.push_back(machine->disk().Snapshot());
     return disks;
   }
@@ -482,7 +483,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 void loom::fuzz::MakeSeeds(Seeds& seeds) {
-  for (const std::size_t kind : {0, 1, 2, 3}) {
+  for (const std::size_t kind : {0U, 1U, 2U, 3U}) {
     const std::string mode = kind % 2 == 1 ? "exact" : "lossy";
     const std::string start = kind < 2 ? "new" : "running";
     const auto begin = [&] { return Script().Byte(kind).Byte(2).Byte(0).Byte(100); };

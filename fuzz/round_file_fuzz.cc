@@ -57,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 void loom::fuzz::MakeSeeds(Seeds& seeds) {
   const ByteView tiles[] = {AsBytes("first tile"), AsBytes("second")};
   const Hash hashes[] = {crypto::Sha256(tiles[0]), crypto::Sha256(tiles[1])};
-  for (const std::size_t count : {0, 1, 2}) {
+  for (const std::size_t count : {0U, 1U, 2U}) {
     store::SimFileSystem disk;
     Expect(store::WriteRoundFile(disk, "/round", kRound, std::span(tiles).first(count),
                                  std::span(hashes).first(count))

@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 void loom::fuzz::MakeSeeds(Seeds& seeds) {
-  for (const std::size_t width : {2, 4}) {
+  for (const std::size_t width : {2U, 4U}) {
     Script ids;
     for (const std::uint32_t id : {0U, 1U, 97U, 255U}) {
       for (std::size_t i = 0; i < width; ++i) ids.Byte(id >> (8 * i));

@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 void loom::fuzz::MakeSeeds(Seeds& seeds) {
-  const std::string text("\0 I'll pay 42 caf\xc3\xa9s\n\n now", 27);
+  const std::string text = std::string(1, '\0') + " I'll pay 42 caf\xc3\xa9s\n\n now";
   seeds.Add("gpt2", std::string(text::kGpt2Pattern) + text);
   seeds.Add("llama3", std::string(text::kLlama3Pattern) + text);
   seeds.Add("letters", "[^\\p{L}\\s]|\\P{N}+?$" + text);

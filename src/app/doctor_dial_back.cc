@@ -175,7 +175,8 @@ Finding CheckDialBack(const Patient& patient) {
     finding.next = NextStepAtHome(told.failure, port, parsed ? parsed->port : port, seen);
     return finding;
   }
-  if (parsed && parsed->Scope() == swarm::AddressScope::kPrivate && told.reached_by.empty()) {
+  if (parsed && parsed->Scope() == swarm::AddressScope::kPrivate && told.reached_by.empty() &&
+      !told.silent) {
     finding.grade = Grade::kFail;
     finding.found = fmt::format(
         "the announced {} is a private address and leads nowhere from the members' networks{}",
