@@ -86,7 +86,7 @@ void PrintError(std::string_view verb, Error error, bool json) {
 void PrintOverview(const std::vector<Verb>& verbs) {
   Print(stdout, "{}: many machines train one language model together\n\nloom VERB [OPTIONS]\n\n",
         kVersion);
-  for (const Verb& verb : verbs) Print(stdout, "  {:<12} {}\n", verb.name, verb.summary);
+  for (const Verb& verb : verbs) Print(stdout, "  {:<16} {}\n", verb.name, verb.summary);
   Print(stdout,
         "\nloom VERB --help explains one of them, with an example. loom --version says which one "
         "this is.\n"
