@@ -97,6 +97,7 @@ bool RoundMachine::OnComputed(std::uint64_t job, JobResult result, Time now, Eff
     if (plan_ && done.term == plan_->term && done.attempt == plan_->attempt && !decided_) {
       OnReducedRun(done.run, std::move(std::get<Result<Bytes>>(result)), now, out);
     }
+    ReduceNext(out);
     return true;
   }
   if (const auto next = next_jobs_.find(job); next != next_jobs_.end()) {

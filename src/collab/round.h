@@ -16,6 +16,7 @@
 // What an owner reduced does: its bytes carry (term, attempt), and two attempts never mix.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -238,6 +239,7 @@ class RoundMachine {
   void OnPlan(const PeerId& from, const Plan& plan, Time now, Effects& out);
   void OnFixSet(const PeerId& from, const FixSet& fix, Time now, Effects& out);
   void TryReduce(Effects& out);
+  void ReduceNext(Effects& out);
   void OnReducedRun(TileRun run, Result<Bytes> bytes, Time now, Effects& out);
   void OnReduced(const PeerId& from, const Reduced& reduced, Time now, Effects& out);
   std::vector<Hash> HashesOf(TileRun run, ByteView tiles) const;
@@ -307,7 +309,7 @@ class RoundMachine {
   std::optional<Plan> plan_;
   std::set<Hash> reported_;
   std::optional<FixSet> fix_;
-  bool reduce_started_ = false;
+  std::optional<std::deque<TileRun>> to_reduce_;  ///< of this attempt; none before all has come
   std::optional<Gather> gather_;
   std::vector<Blob> kept_;  ///< whole reduced bytes of checked bodies
   std::set<Hash> durable_;  ///< checked bodies whose bytes are on disk

@@ -36,7 +36,7 @@ void RoundMachine::OnPlan(const PeerId& from, const Plan& plan, Time now, Effect
   Progress(now);
   plan_ = plan;
   fix_.reset();
-  reduce_started_ = false;
+  to_reduce_.reset();
   reported_.clear();
   if (!LOOM_PLANTED(attempts_mixed) || !gather_) {
     gather_ = Gather{};
@@ -88,26 +88,32 @@ void RoundMachine::OnFixSet(const PeerId& from, const FixSet& fix, Time now, Eff
 }
 
 void RoundMachine::TryReduce(Effects& out) {
-  if (!fix_ || reduce_started_ || fix_->set.empty()) return;
+  if (!fix_ || to_reduce_ || fix_->set.empty()) return;
   const OwnedRun* mine = RunOf(env_.self);
   if (mine == nullptr || mine->run.count == 0) return;
-  std::vector<std::uint64_t> tokens;
-  std::vector<const PartStore*> stores;
   for (const Commitment& c : fix_->set) {
-    const PartStore& store = parts_.at(c.Id());
-    if (!CompleteIn(store, mine->run)) return;
-    stores.push_back(&store);
-    tokens.push_back(c.tokens());
+    if (!CompleteIn(parts_.at(c.Id()), mine->run)) return;
   }
-  reduce_started_ = true;
+  const std::vector<TileRun> pieces = Pieces(mine->run, 1);
+  to_reduce_.emplace(pieces.begin(), pieces.end());
+  ReduceNext(out);
+}
+
+// A few pieces at a time: a result is as large as a message, and they would all wait here at once.
+void RoundMachine::ReduceNext(Effects& out) {
+  constexpr std::size_t kAtOnce = 3;
+  if (decided_ || !fix_ || !to_reduce_) return;
+  std::vector<std::uint64_t> tokens;
+  tokens.reserve(fix_->set.size());
+  for (const Commitment& c : fix_->set) tokens.push_back(c.tokens());
   const std::vector<float> weights = agreed::TokenWeights(tokens);
-  for (const TileRun& piece : Pieces(mine->run, 1)) {
-    ReduceJob job{piece, {}, exact_.bounds};
-    for (std::size_t k = 0; k < stores.size(); ++k) {
-      job.inputs.push_back({weights[k],
-                            UnitsOf(fix_->set[k]),
-                            {stores[k]->tiles.begin() + piece.first,
-                             stores[k]->tiles.begin() + piece.first + piece.count}});
+  while (!to_reduce_->empty() && reduce_jobs_.size() < kAtOnce) {
+    ReduceJob job{to_reduce_->front(), {}, exact_.bounds};
+    to_reduce_->pop_front();
+    for (std::size_t k = 0; k < fix_->set.size(); ++k) {
+      const auto& tiles = parts_.at(fix_->set[k].Id()).tiles;
+      const auto first = tiles.begin() + job.run.first;
+      job.inputs.push_back({weights[k], UnitsOf(fix_->set[k]), {first, first + job.run.count}});
     }
     const std::uint64_t number = env_.ids->Take();
     reduce_jobs_.emplace(number, RunJob{plan_->term, plan_->attempt, job.run});
