@@ -293,6 +293,43 @@ TEST(SwarmTest, R9AnOldCopyOfAFolderIsListedAsNewAndStays) {
   }
 }
 
+// Nobody takes another's vote by telling it of words that it never signed.
+TEST(SwarmTest, R9WordsThatAKeyDidNotSignAreNotHeldAgainstIt) {
+  WorldOptions options = SmallWorld(540);
+  options.peers = 3;
+  options.config.rounds = 30;
+  World world(options);
+  for (std::size_t i = 0; i < 3; ++i) world.Start(i);
+  ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 10; }, 300s));
+  const collab::Record& record = world.audit().At(9);
+  const auto own =
+      std::ranges::find(record.votes, world.IdOf(0), [](const collab::Vote& v) { return v.peer; });
+  ASSERT_NE(own, record.votes.end());
+  const collab::DecisionId id{record.body.era, record.body.round, record.body.parent};
+  const auto told = [&](const collab::Word& word) {
+    collab::Hello hello;
+    hello.head = collab::HeadOf(record);
+    hello.seen = word;
+    ASSERT_TRUE(world.Ask(0, [&](collab::Peer& peer, Time now, collab::Effects& out) {
+      peer.OnMessage(world.IdOf(2), collab::Message(hello), now, out);
+      return Status{};
+    }));
+  };
+  collab::Word word = collab::Word::Of(id, *own);
+  word.seq += 1'000'000;
+  told(word);  // its vote under another number
+  collab::Promise promise;
+  promise.peer = world.IdOf(0);
+  promise.seq = UINT64_MAX;
+  told(collab::Word::Of(id, promise));  // a promise that nobody signed
+  EXPECT_TRUE(Finish(world, 30, 600s));
+  ExpectClean(world);
+  for (Round r = 11; r <= 30; ++r) {
+    EXPECT_EQ(world.audit().At(r).body.contributions.size(), 3U) << "round " << r;
+    EXPECT_EQ(world.audit().At(r).body.members.size(), 3U) << "round " << r;
+  }
+}
+
 TEST(SwarmTest, R15OneRecordCountsTheUsesOfAnInviteTogether) {
   WorldOptions options = SmallWorld(77);
   options.peers = 5;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "collab/chain.h"
 #include "collab/mutations.h"
+#include "collab/word.h"
 
 namespace loom::collab {
 namespace {
@@ -12,7 +12,6 @@ namespace {
 using wire::Reader;
 using wire::Writer;
 
-constexpr std::string_view kPromiseDomain = "loom promise";
 constexpr std::size_t kMaxVotesOfOneMember = 4;
 
 enum class Entry : std::uint8_t { kPromise = 1, kVote = 2, kLed = 3, kSeal = 4 };
@@ -214,7 +213,7 @@ void Agreement::OnPrepare(const PeerId& from, Term term, Actions& out) {
   promise.term = term;
   promise.last = state_.vote;
   promise.seq = ++state_.seq;
-  promise.signature = signer_->Sign(kPromiseDomain, PromiseText(promise));
+  promise.signature = signer_->Sign(kPromiseDomain, PromiseText(id_, promise));
   state_.promised = term;
   if (proposal_ && proposal_->term < term) proposal_.reset();
   promise_ = promise;
@@ -230,7 +229,7 @@ void Agreement::OnPromise(const Promise& promise, Actions& out) {
   }
   const crypto::PublicKey* key = KeyOf(promise.peer);
   if (key == nullptr ||
-      !signer_->Verify(*key, kPromiseDomain, PromiseText(promise), promise.signature)) {
+      !signer_->Verify(*key, kPromiseDomain, PromiseText(id_, promise), promise.signature)) {
     return;
   }
   if (promise.last && (promise.last->vote.peer != promise.peer ||
@@ -425,16 +424,6 @@ const crypto::PublicKey* Agreement::KeyOf(const PeerId& peer) const {
 bool Agreement::VerifyVote(const Vote& vote) const {
   const crypto::PublicKey* key = KeyOf(vote.peer);
   return key != nullptr && signer_->Verify(*key, kVoteDomain, VoteText(id_, vote), vote.signature);
-}
-
-Bytes Agreement::PromiseText(const Promise& promise) const {
-  Writer out;
-  id_.Encode(out);
-  out.Int(promise.term);
-  out.Int(promise.seq);
-  out.Bool(promise.last.has_value());
-  if (promise.last) promise.last->vote.Encode(out);
-  return std::move(out).Take();
 }
 
 // Sequence numbers and signatures are left out: nothing here depends on them, and they grow

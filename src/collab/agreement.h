@@ -13,6 +13,7 @@
 // explores this very class.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <variant>
@@ -125,6 +126,8 @@ class Agreement {
   const DecisionId& id() const { return id_; }
   Term promised() const { return state_.promised; }
   std::uint64_t seq() const { return state_.seq; }
+  /// The next word's number is above `seq`: this key has used the numbers up to there.
+  void SkipTo(std::uint64_t seq) { state_.seq = std::max(state_.seq, seq); }
   bool decided() const { return decided_; }
   const std::optional<CastVote>& last_vote() const { return state_.vote; }
   const VoterState& state() const { return state_; }
@@ -180,7 +183,6 @@ class Agreement {
   Blob FindBody(const Hash& hash) const;
   const crypto::PublicKey* KeyOf(const PeerId& peer) const;
   bool VerifyVote(const Vote& vote) const;
-  Bytes PromiseText(const Promise& promise) const;
 
   DecisionId id_;
   std::vector<Member> members_;

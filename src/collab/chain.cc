@@ -172,7 +172,14 @@ void Chain::Keep(Record record) {
   for (const Member& m : record.body.members) ever_.insert(m.id);
   for (const PeerId& p : record.body.bans) banned_.insert(p);
   for (const InviteUse& u : record.body.invite_uses) ++invite_uses_[u.invite];
-  for (const Vote& v : record.votes) seen_seq_[v.peer] = std::max(seen_seq_[v.peer], v.seq);
+  // The votes beside an owner's signature are nobody's proof: they were not checked.
+  if (record.body.kind != Kind::kReset && !record.owner) {
+    const DecisionId id{record.body.era, record.body.round, record.body.parent};
+    for (const Vote& vote : record.votes) {
+      Word& newest = words_[vote.peer];
+      if (vote.seq > newest.seq) newest = Word::Of(id, vote);
+    }
+  }
   if (record.body.kind == Kind::kReset) last_reset_ = record.body.round;
   if (record.body.order && !record.body.order->settings.empty()) {
     const Bytes& settings = record.body.order->settings;
@@ -180,15 +187,6 @@ void Chain::Keep(Record record) {
     settings_ = settings;
   }
   records_.push_back(std::move(record));
-}
-
-Bytes VoteText(const DecisionId& id, const Vote& vote) {
-  wire::Writer out;
-  id.Encode(out);
-  out.Int(vote.term);
-  out.Id(vote.body);
-  out.Int(vote.seq);
-  return std::move(out).Take();
 }
 
 Bytes PartText(const DecisionId& id, const PartSignature& part, std::span<const Hash> tiles) {

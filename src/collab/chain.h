@@ -7,11 +7,11 @@
 #include <set>
 #include <vector>
 
-#include "collab/agreement.h"
 #include "collab/ledger.h"
 #include "collab/quorum.h"
 #include "collab/record.h"
 #include "collab/signer.h"
+#include "collab/word.h"
 
 namespace loom::collab {
 
@@ -60,8 +60,8 @@ class Chain {
   bool WasMember(const PeerId& peer) const { return ever_.contains(peer); }
   bool Banned(const PeerId& peer) const { return banned_.contains(peer); }
   std::uint32_t InviteUses(const Hash& invite) const;
-  /// Highest sequence number in the certificates, per key (R9).
-  const std::map<PeerId, std::uint64_t>& seen_seq() const { return seen_seq_; }
+  /// The newest vote of every key in the certificates (R9).
+  const std::map<PeerId, Word>& words() const { return words_; }
 
  private:
   Status Follows(const Record& record) const;
@@ -80,14 +80,11 @@ class Chain {
   std::set<PeerId> ever_;
   std::set<PeerId> banned_;
   std::map<Hash, std::uint32_t> invite_uses_;
-  std::map<PeerId, std::uint64_t> seen_seq_;
+  std::map<PeerId, Word> words_;
 };
 
-/// The text under a vote's signature.
-Bytes VoteText(const DecisionId& id, const Vote& vote);
 /// What an owner signs of the tiles of `part.run`, whose hashes are `tiles`.
 inline constexpr std::string_view kReducedDomain = "loom reduced";
 Bytes PartText(const DecisionId& id, const PartSignature& part, std::span<const Hash> tiles);
-inline constexpr std::string_view kVoteDomain = "loom vote";
 
 }  // namespace loom::collab

@@ -258,8 +258,8 @@ TEST_F(ChainTest, R9TheHighestWordOfEveryKeyIsKnown) {
     r.votes.push_back(VoteOf(1, r, 0, 3));
     return r;
   }());
-  EXPECT_EQ(chain_->seen_seq().at(keys_[0].id()), 17U);
-  EXPECT_EQ(chain_->seen_seq().at(keys_[1].id()), 3U);
+  EXPECT_EQ(chain_->words().at(keys_[0].id()).seq, 17U);
+  EXPECT_EQ(chain_->words().at(keys_[1].id()).seq, 3U);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "collab/agreement.h"
 #include "collab/engine.h"
 #include "collab/record.h"
+#include "collab/word.h"
 #include "swarm/transfer.h"
 
 namespace loom::collab {
@@ -26,8 +27,8 @@ struct LinkRate {
 /// Said on every new connection and whenever the head moves: how far the sender is.
 struct Hello {
   Head head;
-  std::uint64_t seq = 0;       ///< of the sender's last signed word
-  std::uint64_t seen_seq = 0;  ///< highest the sender has seen of the receiver's (R9)
+  std::uint64_t seq = 0;  ///< of the sender's last signed word
+  Word seen;              ///< the newest the sender has seen of the receiver's (R9)
   Round oldest = 0;  ///< oldest round whose reduced bytes the sender still has, plus its checkpoint
   Round checkpoint = 0;       ///< a round of which it can serve the whole state
   bool leaving = false;       ///< or pausing: to be delisted
@@ -39,7 +40,7 @@ struct Hello {
   std::vector<LinkRate> rates;
   template <class A>
   void Io(A& a) {
-    a(head, seq, seen_seq, oldest, checkpoint, leaving, paused, asks, reset_round, reset);
+    a(head, seq, seen, oldest, checkpoint, leaving, paused, asks, reset_round, reset);
     a.List(links, kMaxMembers, 32, [&](PeerId& p) { a(p); });
     a.List(rates, kMaxMembers, 40, [&](LinkRate& r) { a(r.peer, r.bytes_per_second); });
   }

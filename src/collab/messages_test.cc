@@ -55,6 +55,19 @@ class Fill {
     Field(p.last->vote);
     p.last->body = MakeBlob(std::move(body));
   }
+  void Field(Word& w) {
+    DecisionId id;
+    Field(id);
+    if (random_() % 2 == 0) {
+      Vote vote;
+      Field(vote);
+      w = Word::Of(id, vote);
+    } else {
+      Promise promise;
+      Field(promise);
+      w = Word::Of(id, promise);
+    }
+  }
   template <class T>
   void Field(T& field) {
     if constexpr (std::is_same_v<T, bool>) {

@@ -70,7 +70,6 @@ void Peer::Start(Time now, Effects& out) {
          out);
     return;
   }
-  seen_seq_ = chain_.seen_seq();
   for (Round r = restore_.oldest; r != 0 && r <= state_round_; ++r) IndexRound(r);
   for (std::uint32_t i = 0; i < restore_.leaves.size(); ++i)
     leaf_index_.emplace(restore_.leaves[i], i);
@@ -88,28 +87,6 @@ void Peer::Start(Time now, Effects& out) {
 }
 
 bool Peer::Listed() const { return IsMember(chain_.head().body.members, env_.self); }
-
-// After a restart a member first hears from everyone it reaches, a quorum at least, so that words
-// of its own key which its disk forgot are found out before it says new ones.
-bool Peer::FenceOpen() const {
-  if (!fence_) return true;
-  std::set<PeerId> heard{env_.self};
-  for (const auto& [peer, remote] : remotes_) {
-    if (!remote.greeted && presence_.Present(peer) && IsMember(chain_.head().body.members, peer))
-      return false;
-    if (remote.greeted) heard.insert(peer);
-  }
-  return IsQuorum(chain_.head().body.members, heard, chain_.config().quorum);
-}
-
-// What the others said while this peer started anew behind open links is lost.
-void Peer::AskForHellos(Time now, Effects& out) {
-  if (FenceOpen() || now - fence_asked_ < env_.timing.quiet) return;
-  fence_asked_ = now;
-  for (const PeerId& peer : presence_.connected) {
-    if (!remotes_[peer].greeted) SayHello(peer, out);
-  }
-}
 
 Hello Peer::MyHello() const {
   Hello hello;
@@ -133,7 +110,7 @@ Hello Peer::MyHello() const {
 void Peer::SayHello(const PeerId& to, Effects& out) {
   Hello hello = MyHello();
   hello.asks = !remotes_[to].greeted;
-  if (const auto seen = seen_seq_.find(to); seen != seen_seq_.end()) hello.seen_seq = seen->second;
+  if (const Word* seen = NewestWord(to)) hello.seen = *seen;
   out.push_back(Send{to, hello});
   if (order_) out.push_back(Send{to, OrderMessage{*order_}});
 }
@@ -307,11 +284,11 @@ void Peer::OnRoundMessage(const PeerId& from, const DecisionId& id, Message& mes
                           Effects& out) {
   if (const auto* vote = std::get_if<VoteMessage>(&message);
       vote != nullptr && vote->vote.peer == from) {
-    seen_seq_[from] = std::max(seen_seq_[from], vote->vote.seq);
+    Remember(from, Word::Of(id, vote->vote));
   }
   if (const auto* p = std::get_if<PromiseMessage>(&message);
       p != nullptr && p->promise.peer == from) {
-    seen_seq_[from] = std::max(seen_seq_[from], p->promise.seq);
+    Remember(from, Word::Of(id, p->promise));
   }
   if (machine_ && machine_->id() == id) {
     machine_->OnMessage(from, message, now, out);

@@ -190,8 +190,6 @@ class Peer {
   void HelloAll(Effects& out);
   bool Listed() const;
   bool AtHead() const { return state_round_ == chain_.rounds() && !applying_; }
-  bool FenceOpen() const;
-  void AskForHellos(Time now, Effects& out);
   Hello MyHello() const;
 
   // peer_step.cc: from a decided round to the next one
@@ -229,6 +227,14 @@ class Peer {
   void OnGet(const PeerId& from, const swarm::GetObjects& get, Time now, Effects& out);
   void IndexRound(Round round);
   void StopFetching();
+
+  // peer_words.cc: old copies of a folder
+  void Remember(const PeerId& from, const Word& word);
+  const Word* NewestWord(const PeerId& of) const;
+  void HearOwnWord(const PeerId& from, const Word& word, Effects& out);
+  void JudgeFitness(const PeerId& of, const Hello& hello);
+  bool FenceOpen() const;
+  void AskForHellos(Time now, Effects& out);
 
   // peer_fork.cc: two histories, of which one survives
   bool Forked(const Remote& remote) const;
@@ -316,7 +322,7 @@ class Peer {
   std::map<PeerId, PeerId> via_;  ///< reached through a carrier
   std::uint64_t relays_sent_ = 0;
   std::map<std::pair<PeerId, bool>, std::uint64_t> relays_heard_;  ///< newest; of control, of bulk
-  std::map<PeerId, std::uint64_t> seen_seq_;
+  std::map<PeerId, Word> words_;  ///< the newest heard of members, beside the chain's (R9)
   std::deque<std::pair<PeerId, Message>> ahead_;  ///< of the next round, replayed when it begins
   std::size_t ahead_bytes_ = 0;
   Time asked_records_{};

@@ -15,34 +15,8 @@ void Peer::OnHello(const PeerId& from, const Hello& hello, Time now, Effects& ou
   rates_.OnTold(from, hello.rates);
   remote.greeted = true;
   if (answer) SayHello(from, out);
-  const std::uint64_t own_seq = machine_ ? machine_->seq() : voter_.seq;
-  if (hello.seen_seq > own_seq) {
-    const bool news = !rolled_back_;
-    rolled_back_ = true;
-    // Its old listing may go on until the records say otherwise; a listing after that is a new one.
-    const Member* self = FindMember(chain_.head().body.members, env_.self);
-    if (news || (self != nullptr && self->since <= rolled_back_at_))
-      rolled_back_at_ = std::max(rolled_back_at_, hello.head.round);
-    seen_own_seq_ = std::max(seen_own_seq_, hello.seen_seq);
-    machine_.reset();
-    if (news)
-      Problem(
-          from,
-          fmt::format(
-              "it saw this key's word number {}, this folder ends at {}: the folder is an old copy",
-              hello.seen_seq, own_seq),
-          out);
-  }
-  const auto seen = seen_seq_.find(from);
-  const Member* listed = FindMember(chain_.head().body.members, from);
-  // What it said before it held the record that lists it as new does not count against it.
-  if (seen != seen_seq_.end() && hello.seq < seen->second && listed != nullptr &&
-      hello.head.round >= listed->since && hello.head.round <= chain_.rounds()) {
-    unfit_.insert(from);
-  } else {
-    unfit_.erase(from);
-  }
-  if (machine_) machine_->SetUnfit(unfit_);
+  HearOwnWord(from, hello.seen, out);
+  JudgeFitness(from, hello);
   if (hello.leaving && hello.head.round >= chain_.rounds()) {
     leaving_.insert(from);
   } else if (!hello.leaving) {

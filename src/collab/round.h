@@ -123,6 +123,7 @@ class RoundMachine {
   const PeerId& leader() const { return LeaderOf(parent_.body.members, id().round, term_); }
   const char* phase() const;
   std::uint64_t seq() const { return agreement_.seq(); }
+  void SkipTo(std::uint64_t seq) { agreement_.SkipTo(seq); }
   const VoterState& voter() const { return agreement_.state(); }
   Duration work_time() const { return work_time_; }
   Duration exchange_time(Time now) const { return now - exchange_since_; }
