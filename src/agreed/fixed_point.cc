@@ -73,9 +73,9 @@ LOOM_KERNEL(std::uint64_t, LargestInteger, (const std::int64_t* x, std::size_t n
 }  // namespace
 
 Exponent ExponentOf(std::span<const float> x, Isa isa) {
-  constexpr std::uint32_t kInfinity = 0x7F800000;
+  constexpr std::uint32_t kTooLarge = (126U + kMaxExponent + 1) << 23U;  // 2^kMaxExponent
   const std::uint32_t bits = LargestBitsPick(isa)(x.data(), x.size());
-  if (bits >= kInfinity) return kNotFinite;
+  if (bits >= kTooLarge) return kNotFinite;
   if (bits == 0) return kNoExponent;
   const std::uint32_t biased = bits >> 23U;
   if (biased > 0) return static_cast<Exponent>(static_cast<int>(biased) - 126);

@@ -14,10 +14,13 @@ namespace loom::agreed {
 /// A magnitude: all |x| < 2^exponent. Runs of zeros have kNoExponent.
 using Exponent = std::int16_t;
 inline constexpr Exponent kNoExponent = -150;  ///< below 2^-149, the smallest fp32
-inline constexpr Exponent kMaxExponent = 128;  ///< of the largest fp32
+/// What is shared in a round stays below 2^60: its square is an fp32, so that no step rule turns a
+/// finite gradient into an infinite state.
+inline constexpr Exponent kMaxExponent = 60;
 inline constexpr Exponent kNotFinite = INT16_MAX;
 
-/// The smallest exponent that bounds the run, or kNotFinite when it holds a NaN or an infinity.
+/// The smallest exponent that bounds the run; kNotFinite when that is above kMaxExponent, or the
+/// run holds a NaN or an infinity.
 Exponent ExponentOf(std::span<const float> x, Isa isa = BestIsa());
 
 /// The largest shift with which `addends` values below 2^exponent fit: 62 - ceil(log2 addends) -

@@ -24,12 +24,14 @@ TEST(FixedPoint, ExponentsBoundTheirRuns) {
   EXPECT_EQ(ExponentOf(std::vector<float>{0.5F, -0.25F}), 0);
   EXPECT_EQ(ExponentOf(std::vector<float>{-1.0F}), 1);
   EXPECT_EQ(ExponentOf(std::vector<float>{std::nextafter(1.0F, 0.0F)}), 0);
-  EXPECT_EQ(ExponentOf(std::vector<float>{std::numeric_limits<float>::max()}), kMaxExponent);
+  EXPECT_EQ(ExponentOf(std::vector<float>{std::nextafter(0x1p60F, 0.0F)}), kMaxExponent);
+  EXPECT_EQ(ExponentOf(std::vector<float>{1.0F, -0x1p60F}), kNotFinite);
+  EXPECT_EQ(ExponentOf(std::vector<float>{std::numeric_limits<float>::max()}), kNotFinite);
   EXPECT_EQ(ExponentOf(std::vector<float>{std::numeric_limits<float>::denorm_min()}), -148);
   EXPECT_EQ(ExponentOf(std::vector<float>{std::numeric_limits<float>::min()}), -125);
   EXPECT_EQ(ExponentOf(std::vector<float>{1.0F, NAN}), kNotFinite);
   EXPECT_EQ(ExponentOf(std::vector<float>{-INFINITY}), kNotFinite);
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
     const auto x = Normal(33, seed, std::ldexp(1.0F, static_cast<int>(seed) - 100));
     float largest = 0;
     for (const float v : x) largest = std::max(largest, std::fabs(v));
@@ -105,8 +107,8 @@ TEST(FixedPoint, NoGroupingOfTheLargestAddendsOverflows) {
 }
 
 TEST(FixedPoint, TheExtremesOfTheFormatSurvive) {
-  for (const float x : {std::numeric_limits<float>::denorm_min(), 0x1p-140F, 1.0F,
-                        std::numeric_limits<float>::max()}) {
+  for (const float x :
+       {std::numeric_limits<float>::denorm_min(), 0x1p-140F, 1.0F, std::nextafter(0x1p60F, 0.0F)}) {
     const std::vector<float> run{x};
     const int shift = ShiftFor(ExponentOf(run), 1);
     std::vector<std::int64_t> acc(1);

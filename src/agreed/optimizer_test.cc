@@ -8,8 +8,10 @@
 
 #include "agreed/adamw.h"
 #include "agreed/combine.h"
+#include "agreed/fixed_point.h"
 #include "agreed/outer.h"
 #include "agreed/random.h"
+#include "agreed/step.h"
 
 namespace loom::agreed {
 namespace {
@@ -72,6 +74,28 @@ TEST(OuterStep, InPlaceEqualsApart) {
     OuterStep(w_in, b_in, delta, {kind, 0.7F, 0.9F}, w_in, b_in);
     EXPECT_EQ(w_in, w_apart);
     EXPECT_EQ(b_in, b_apart);
+  }
+}
+
+// What a round lets in is below 2^kMaxExponent: a thousand such steps leave every rule's state
+// finite.
+TEST(StepRules, TheLargestMeanThatARoundTakesOverflowsNothing) {
+  std::vector<std::unique_ptr<StepRule>> rules;
+  for (const auto kind : {OuterKind::kSgd, OuterKind::kNesterov, OuterKind::kHeavyBall})
+    rules.push_back(MakeOuterRule({kind, 1.0F, 0.99F}));
+  for (const InnerKind kind : {InnerKind::kAdamW, InnerKind::kSgd}) {
+    OptimizerConfig config;
+    config.inner.kind = kind;
+    config.inner.clip_norm = 0;
+    rules.push_back(MakeOptimizerRule(config));
+  }
+  const std::vector<float> mean(64, std::nextafter(std::ldexp(1.0F, kMaxExponent), 0.0F));
+  for (const auto& rule : rules) {
+    std::vector<std::vector<float>> planes(1 + rule->num_slots(), std::vector<float>(mean.size()));
+    std::vector<std::span<float>> state(planes.begin(), planes.end());
+    for (std::uint64_t step = 1; step <= 1000; ++step)
+      rule->Step(state, mean, rule->Scalars({step, step}, 0), true);
+    for (const auto& plane : planes) EXPECT_TRUE(AllFinite(plane));
   }
 }
 

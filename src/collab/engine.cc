@@ -113,6 +113,7 @@ Result<EncodedWork> Engine::Work(const WorkOrder& order, const std::atomic<bool>
     const std::span<float> x = TileSpan(tile, work);
     const MutableByteView bytes =
         MutableByteView(encoded).subspan(layout_.Offset(i), layout_.Size(i));
+    LOOM_RETURN_IF_ERROR(CheckMagnitude(x, tile.tensor));
     const Status done =
         lossy ? codec::EncodeWithFeedback(
                     *codec_, x, TileSpan(tile, std::as_const(local->residual).span()), bytes, x)
@@ -196,6 +197,13 @@ void Engine::Settle(WorkerIndex worker, bool used) {
   if (it != locals_.end() && used) std::swap(it->second.residual, it->second.candidate);
 }
 
+Status Engine::CheckMagnitude(std::span<const float> x, std::size_t tensor) const {
+  if (agreed::ExponentOf(x, isa_) != agreed::kNotFinite) return {};
+  return MakeError(Code::kInvalid,
+                   fmt::format("{} holds a value of 2^{} or more, or one that is not finite",
+                               grid_.tensors()[tensor].name, agreed::kMaxExponent));
+}
+
 Status Engine::CheckPart(const TileClaim& claim, ByteView bytes) const {
   std::vector<float> values(grid_.tile_elements());
   double squares = 0;
@@ -224,7 +232,9 @@ Status Engine::CheckPart(const TileClaim& claim, ByteView bytes) const {
       return Error(good.error())
           .Context(fmt::format("tile {} ({})", i, grid_.tensors()[tensor].name));
     }
-    if (config_.max_norm > 0 && !config_.exact) squares += agreed::SumSquares(x, isa_);
+    if (config_.exact) continue;
+    LOOM_RETURN_IF_ERROR(CheckMagnitude(x, tensor));
+    if (config_.max_norm > 0) squares += agreed::SumSquares(x, isa_);
   }
   if (config_.max_norm > 0 && squares > double{config_.max_norm} * double{config_.max_norm}) {
     return MakeError(Code::kLimit, fmt::format("norm {} over the limit {}", std::sqrt(squares),

@@ -126,7 +126,8 @@ class Engine {
   /// The outcome of the worker's last Work (R21): recorded, or left out of the round.
   void Settle(WorkerIndex worker, bool used);
 
-  /// Tiles from a peer: hash, decode, finite, norm within the limit, exact bounds kept (R19).
+  /// Tiles from a peer: hash, decode, finite and not so large that a step could end otherwise, norm
+  /// within the limit, exact bounds kept (R19).
   Status CheckPart(const TileClaim& claim, ByteView bytes) const;
   /// Combines the inputs in the order given and encodes once (R20); in exact mode the order does
   /// not matter and `bounds` are those of the step. The result is as wide as the run.
@@ -171,6 +172,8 @@ class Engine {
   /// first tile, when each range ends with its own first.
   Status ForRanges(const std::function<Status(std::size_t, std::size_t)>& body) const;
   Result<agreed::StepScalars> ScalarsOf(ByteView reduced, const agreed::StepClock& clock) const;
+  /// Below 2^kMaxExponent and finite: kInvalid, naming the tensor.
+  Status CheckMagnitude(std::span<const float> x, std::size_t tensor) const;
   bool IsMatrix(const agreed::Tile& tile) const {
     return grid_.tensors()[tile.tensor].shape.size() >= 2;
   }

@@ -312,6 +312,15 @@ TEST(EngineTest, R19PartsThatAreNotWhatWasCommittedToAreRefused) {
   ASSERT_FALSE(bad.ok());
   EXPECT_NE(bad.error().message.find("tile 0"), std::string::npos);
   EXPECT_FALSE(engine.CheckPart(claim, ByteView(*work->encoded).first(100)).ok());
+  for (const float value : {0x1p60F, -0x1p127F}) {  // finite, and the step might not be
+    Bytes huge = *work->encoded;
+    std::memcpy(huge.data() + 8, &value, sizeof value);
+    TileClaim honest = claim;
+    honest.hashes[0] = crypto::Sha256(engine.layout().View(huge, 0));
+    const Status refused = engine.CheckPart(honest, huge);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("2^60"), std::string::npos);
+  }
   config.max_norm = 1.0F;
   Engine strict = MakeEngine(config, 600, codec::CodecKind::kFp32, nullptr);
   EXPECT_EQ(strict.CheckPart(claim, *work->encoded).error().code, Code::kLimit);
