@@ -167,6 +167,45 @@ TEST_F(OwnerTest, R14OfAPartitionWithAResetExactlyOneHistorySurvives) {
   }
 }
 
+// A survivor that reports a vote for bytes that follow nothing does not stop the owner.
+TEST_F(OwnerTest, R14AReportOfABodyThatFollowsNothingIsPassedOver) {
+  WorldOptions options = SmallWorld(31);
+  Watched world(options);
+  for (std::size_t i = 0; i < 5; ++i) world.Start(i);
+  ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 6; }, 100s));
+  world.Partition({0, 1});
+  world.RunUntil([] { return false; }, 5s);
+  const collab::Seal seal = world.SignedSeal(1, false);
+  ASSERT_TRUE(
+      world.Ask(1, [&](Peer& p, Time now, Effects& out) { return p.BeginReset(seal, now, out); })
+          .ok());
+  const auto reports = [&] {
+    const auto view = world.PeerAt(1).ViewReset();
+    return view && view->survivors.size() == 2 &&
+           std::ranges::all_of(view->survivors, [](const auto& s) { return s.proved; });
+  };
+  ASSERT_TRUE(world.RunUntil(reports, 30s));
+  collab::SealReport report;
+  report.era = 1;
+  report.head = collab::HeadOf(world.PeerAt(1).chain().head());
+  report.term = UINT32_MAX;
+  for (const bool decodes : {false, true}) {
+    report.body = decodes ? world.audit().At(3).body.Encode() : Bytes(100, std::byte{7});
+    ASSERT_TRUE(world.Ask(1, [&](Peer& p, Time now, Effects& out) {
+      p.OnMessage(world.IdOf(0), collab::Message(report), now, out);
+      return Status{};
+    }));
+    EXPECT_TRUE(world.PeerAt(1).DraftReset(true).ok());
+  }
+  ASSERT_TRUE(world.RunUntil(
+      [&] {
+        return world.CommitReset(1, false).ok() && world.PeerAt(1).chain().head().body.era == 1;
+      },
+      30s));
+  world.Heal();
+  EXPECT_TRUE(world.RunUntil([&] { return OneHistory(world); }, 60s));
+}
+
 TEST_F(OwnerTest, R14ASealEndsByItsOwnersWordAndTheRunGoesOn) {
   WorldOptions options = SmallWorld(9);
   options.peers = 3;

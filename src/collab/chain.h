@@ -32,6 +32,8 @@ class Chain {
   /// are not.
   Status AppendOwn(Record record);
 
+  /// Whether the record's body follows the head, whoever agreed on it.
+  Status Follows(const Record& record) const;
   /// What can be checked of an order before a record takes it up: it is an owner's, in its turn,
   /// with settings that this program can take.
   Status CheckOrder(const Order& order) const;
@@ -64,7 +66,6 @@ class Chain {
   const std::map<PeerId, Word>& words() const { return words_; }
 
  private:
-  Status Follows(const Record& record) const;
   Status Certified(const Record& record) const;
   bool IsOwner(const crypto::PublicKey& key) const;
   void Keep(Record record);

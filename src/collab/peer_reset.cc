@@ -203,21 +203,23 @@ Result<ResetDraft> Peer::DraftReset(bool leave_behind) const {
     return MakeError(Code::kConflict, "the survivors are not sealed yet");
   }
   const Head head = HeadOf(chain_.head());
-  const SealReport* highest = nullptr;
+  std::optional<Record> voted;  // by a survivor, in the highest term; words that follow nothing do
+                                // not count: no honest member votes for them
   for (const auto& [peer, report] : collect_->reports) {
     if (report.head.round > head.round) {
       return MakeError(Code::kConflict, fmt::format("{} holds record {}, which is being fetched",
                                                     peer.Short(), report.head.round));
     }
-    if (report.head == head && !report.body.empty() &&
-        (highest == nullptr || report.term > highest->term)) {
-      highest = &report;
-    }
+    if (report.head != head || report.body.empty() || (voted && report.term <= voted->term))
+      continue;
+    auto record = Record::FromBody(MakeBlob(report.body));
+    if (!record || !chain_.Follows(*record)) continue;
+    voted = std::move(*record);
+    voted->term = report.term;
   }
   ResetDraft draft;
-  if (highest != nullptr) {
-    LOOM_ASSIGN(draft.record, Record::FromBody(MakeBlob(highest->body)));
-    draft.record.term = highest->term;
+  if (voted) {
+    draft.record = std::move(*voted);
     return draft;
   }
   Choices choices;

@@ -14,6 +14,9 @@ using collab::Record;
 /// votes.log is cut back to the newest decision once it is this long.
 constexpr std::uint64_t kVotesLogBytes = 4U << 20;
 
+static_assert(store::kMaxLogEntry >= collab::kMaxBodyBytes + (1U << 20),
+              "a vote is kept with its body, and a record is not longer than a body may be");
+
 /// Ids of more rounds are kept only while their bytes are there.
 constexpr std::size_t kManyRounds = 1024;
 

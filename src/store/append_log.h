@@ -22,7 +22,7 @@
 
 namespace loom::store {
 
-inline constexpr std::size_t kMaxLogEntry = 16u << 20;
+inline constexpr std::size_t kMaxLogEntry = 80U << 20;  ///< a body of a round and what is beside it
 inline constexpr std::size_t kLogHeaderBytes = 56;
 inline constexpr std::size_t kLogEntryOverhead = 32;
 
