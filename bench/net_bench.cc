@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "net/transport.h"
+#include "pipe.h"
 #include "plain_loop.h"
 
 namespace loom {
@@ -103,17 +104,6 @@ class End final : public net::TransportEvents {
   int words_ = 0;
   bool space_ = false;
 };
-
-template <class T>
-void Put(int fd, const T& value) {
-  if (::write(fd, &value, sizeof value) != static_cast<ssize_t>(sizeof value)) Die("a pipe broke");
-}
-template <class T>
-T Get(int fd) {
-  T value;
-  if (::read(fd, &value, sizeof value) != static_cast<ssize_t>(sizeof value)) Die("a pipe broke");
-  return value;
-}
 
 /// Runs fn in a process of its own; the other end of its socket.
 int Start(const std::function<Usage(int)>& fn) {

@@ -15,6 +15,7 @@
 
 #include "base/time.h"
 #include "crypto/certificate.h"
+#include "pipe.h"
 
 namespace loom {
 namespace {
@@ -93,11 +94,6 @@ class Pipe {
 };
 
 }  // namespace
-
-void Die(const std::string& why) {
-  fmt::print(stderr, "net_bench: {}\n", why);
-  std::_Exit(1);
-}
 
 double CpuSeconds() {
   rusage use{};

@@ -36,8 +36,6 @@ struct Load {
 /// User and system time of this process so far.
 double CpuSeconds();
 
-[[noreturn]] void Die(const std::string& why);
-
 /// `open` tells where this process listens.
 Usage PlainSink(const Load& load, bool tls, const std::function<void(const Door&)>& open);
 Usage PlainSource(const Load& load, bool tls, const Door& door);

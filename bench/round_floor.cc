@@ -19,31 +19,16 @@
 #include "codec/codec.h"
 #include "crypto/hash.h"
 #include "net/transport.h"
+#include "pipe.h"
 
 namespace loom {
 namespace {
-
-[[noreturn]] void Die(const std::string& why) {
-  fmt::print(stderr, "round_floor: {}\n", why);
-  std::_Exit(1);
-}
 
 /// Where a process listens, as the others need it.
 struct Door {
   std::uint16_t port = 0;
   PeerId id;
 };
-
-template <class T>
-void Put(int fd, const T& value) {
-  if (::write(fd, &value, sizeof value) != static_cast<ssize_t>(sizeof value)) Die("a pipe broke");
-}
-template <class T>
-T Get(int fd) {
-  T value;
-  if (::read(fd, &value, sizeof value) != static_cast<ssize_t>(sizeof value)) Die("a pipe broke");
-  return value;
-}
 
 /// One process. Frame types: kPart or kSum, with the parity of the round; the tile is the request.
 /// A process can be one round ahead of another, never two.

@@ -18,6 +18,7 @@
 
 #include "app/demo_child.h"
 #include "base/time.h"
+#include "tests/e2e/tiny_run.h"
 
 namespace loom {
 namespace {
@@ -29,29 +30,6 @@ constexpr std::uint64_t kCheckpointEvery = 10;
 constexpr std::uint64_t kKeptCheckpoints = 2;
 /// What a process may keep of each round: its record, as bytes and taken apart.
 constexpr double kBytesOfARound = 16e3;
-
-constexpr const char* kRunToml = R"([model]
-preset = "loom-0.2m"
-layers = 1
-width = 32
-heads = 2
-kv_heads = 2
-head_dim = 16
-ffn = 64
-context = 32
-[data]
-paths = ["story.txt"]
-tokenizer = "chars"
-[optim]
-batch = 2
-total_tokens = 100000000
-[sync]
-rounds = 0
-inner_steps = 2
-tile_elements = 2048
-[local]
-threads = 1
-)";
 
 struct Sample {
   std::uint64_t round = 0;
@@ -117,8 +95,10 @@ class Soak {
       state = state * 1664525U + 1013904223U;
       text << static_cast<char>(' ' + (state >> 16) % 60);
     }
-    std::ofstream(dir_ / "run.toml") << kRunToml << "checkpoint_every = " << kCheckpointEvery
-                                     << "\nkeep_checkpoints = " << kKeptCheckpoints << "\n";
+    std::ofstream(dir_ / "run.toml")
+        << e2e::TinyRun("batch = 2\ntotal_tokens = 100000000\n", "rounds = 0\ninner_steps = 2\n",
+                        fmt::format("checkpoint_every = {}\nkeep_checkpoints = {}\n",
+                                    kCheckpointEvery, kKeptCheckpoints));
   }
   ~Soak() {
     peers_.clear();

@@ -43,6 +43,13 @@ class Fill {
     Field(p.last->vote);
     p.last->body = MakeBlob(SampleBody().Encode());
   }
+  void Field(collab::Word& word) {
+    collab::DecisionId id;
+    Field(id);
+    collab::Promise promise;
+    Field(promise);
+    word = collab::Word::Of(id, promise);
+  }
   template <class T>
   void Field(T& field) {
     const std::uint8_t next = ++count_;

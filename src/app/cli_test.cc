@@ -269,7 +269,7 @@ TEST_F(Cli, BenchMeasuresEveryPart) {
   ASSERT_NE(figures.Find("round"), nullptr);
   EXPECT_EQ(figures.Find("round")->AsObject()->front().first, "work");
   for (const auto& entry : fs::directory_iterator(Path("")))
-    EXPECT_EQ(entry.path().filename().string().find(".loom-bench"), std::string::npos);
+    EXPECT_EQ(entry.path().filename().string().find(".loom-speed"), std::string::npos);
   EXPECT_EQ(Run("bench --peers 0").code, 3);
   const Ran nowhere = Run("bench --dir " + Path("none"));
   EXPECT_EQ(nowhere.code, 4);

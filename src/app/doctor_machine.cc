@@ -14,6 +14,7 @@
 #include "agreed/version.h"
 #include "app/args.h"
 #include "app/doctor.h"
+#include "app/measure.h"
 #include "app/output.h"
 #include "crypto/keys.h"
 #include "net/tls.h"
@@ -146,33 +147,14 @@ Finding CheckDisk(const std::string& dir) {
   return Warn(found, "make room, or choose another --dir");
 }
 
-/// How fast a checkpoint gets to the disk: one file, synced at its end.
+/// How fast a checkpoint gets to the disk.
 Finding CheckDiskSpeed(const std::string& dir) {
-  constexpr std::size_t kBlock = 4U << 20;
-  constexpr std::size_t kMost = 64U << 20;
-  constexpr double kMostSeconds = 3;
   store::PosixFileSystem disk;
-  if (const auto free = disk.FreeBytes(dir); !free || *free < 2 * kMost) {
+  if (const auto free = disk.FreeBytes(dir); !free || *free < 2 * kDiskMeasureBytes) {
     return Skip("not measured: too little room, or no such folder", "see the check of the disk");
   }
-  const std::string path = fmt::format("{}/.loom-doctor-{}-speed", dir, ::getpid());
-  const auto measure = [&]() -> Result<double> {
-    LOOM_ASSIGN(const auto file,
-                disk.Open(path, store::OpenMode::kCreate, store::Access::kPrivate));
-    const Bytes block(kBlock, std::byte{1});
-    std::size_t written = 0;
-    const Time began = SystemClock().Now();
-    while (written < kMost && Seconds(SystemClock().Now() - began) < kMostSeconds) {
-      LOOM_RETURN_IF_ERROR(file->Append(block));
-      written += kBlock;
-    }
-    LOOM_RETURN_IF_ERROR(file->Sync());
-    return static_cast<double>(written) / std::max(1e-6, Seconds(SystemClock().Now() - began));
-  };
-  const Result<double> rate = measure();
-  std::error_code ignored;
-  std::filesystem::remove(path, ignored);
-  if (!rate) return Fail(rate.error(), "give a folder that you may write to with --dir");
+  const Result<double> rate = MeasureDisk(dir);
+  if (!rate) return Fail(rate.error(), rate.error().hint);
   const std::string found = fmt::format("{}/s written and synced", HumanBytes(*rate));
   if (*rate >= kMinDiskRate) return Pass(found);
   return Warn(found,

@@ -121,24 +121,33 @@ Result<double> MeasureHash() {
 }
 
 Result<double> MeasureDisk(const std::string& dir) {
+  constexpr std::size_t kBlock = 4U << 20;
+  constexpr double kMostSeconds = 3;
   store::PosixFileSystem disk;
-  const std::string path = fmt::format("{}/.loom-bench-{}", dir, ::getpid());
-  const Bytes block(kValues * sizeof(float), std::byte{1});
-  const auto write = [&]() -> Status {
+  const std::string path = fmt::format("{}/.loom-speed-{}", dir, ::getpid());
+  const auto measure = [&]() -> Result<double> {
     LOOM_ASSIGN(const auto file,
                 disk.Open(path, store::OpenMode::kCreate, store::Access::kPrivate));
-    LOOM_RETURN_IF_ERROR(file->Append(block));
-    return file->Sync();
+    const Bytes block(kBlock, std::byte{1});
+    std::size_t written = 0;
+    const Time began = SystemClock().Now();
+    while (written < kDiskMeasureBytes && Seconds(SystemClock().Now() - began) < kMostSeconds) {
+      LOOM_RETURN_IF_ERROR(file->Append(block));
+      written += kBlock;
+    }
+    LOOM_RETURN_IF_ERROR(file->Sync());
+    return static_cast<double>(written) / std::max(1e-6, Seconds(SystemClock().Now() - began));
   };
-  const auto seconds = LeastSeconds(write);
+  auto rate = measure();
   std::error_code ignored;
   std::filesystem::remove(path, ignored);
-  if (!seconds) {
-    Error error = seconds.error();
-    if (error.hint.empty()) error.hint = "give a folder that exists and has 16 MB free with --dir";
-    return error;
-  }
-  return static_cast<double>(block.size()) / *seconds;
+  if (rate) return rate;
+  Error error = rate.error();
+  if (error.hint.empty())
+    error.hint =
+        fmt::format("give a folder with --dir that you may write to and that has {} MB free",
+                    kDiskMeasureBytes >> 20);
+  return error;
 }
 
 }  // namespace loom::app

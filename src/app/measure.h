@@ -24,7 +24,9 @@ Result<CodecSpeed> MeasureCodec(codec::CodecKind kind);
 /// Bytes of SHA-256 a second, one core.
 Result<double> MeasureHash();
 
-/// Bytes a second into a new file of this folder, each write of 16 MiB synced. The file is removed.
+inline constexpr std::size_t kDiskMeasureBytes = 64U << 20;
+/// Bytes a second into a new file of this folder, synced at its end, as a checkpoint is written: of
+/// kDiskMeasureBytes, or as many as three seconds take. The file is removed.
 Result<double> MeasureDisk(const std::string& dir);
 
 }  // namespace loom::app

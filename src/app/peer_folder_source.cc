@@ -45,18 +45,7 @@ Result<Blob> ReadRound(const std::string& dir, const collab::TileLayout& layout,
                        const collab::Body& body) {
   const store::PeerFolderView view(Disk(), dir);
   LOOM_ASSIGN(const store::RoundFile file, view.OpenRound(body.round, node::RoundIdOf(body)));
-  if (file.TotalBytes() != layout.total()) {
-    return MakeError(Code::kCorrupt,
-                     fmt::format("the reduced bytes of round {} are {}, the grid needs {}",
-                                 body.round, file.TotalBytes(), layout.total()));
-  }
-  Bytes whole;
-  whole.reserve(layout.total());
-  for (std::size_t i = 0; i < file.num_tiles(); ++i) {
-    LOOM_ASSIGN(const Bytes tile, file.ReadTile(i));
-    whole.insert(whole.end(), tile.begin(), tile.end());
-  }
-  return MakeBlob(std::move(whole));
+  return node::WholeRound(file, layout, body.round);
 }
 
 std::vector<Round> Ancestors(const std::vector<collab::Record>& records) {

@@ -75,7 +75,9 @@ class Fill {
     } else if constexpr (std::is_floating_point_v<T>) {
       field = static_cast<T>(random_() % 100000) / 7;
     } else if constexpr (std::is_same_v<T, agreed::Exponent>) {
-      field = static_cast<T>(static_cast<int>(random_() % 279) + agreed::kNoExponent);
+      field = static_cast<T>(
+          static_cast<int>(random_() % (agreed::kMaxExponent - agreed::kNoExponent + 1)) +
+          agreed::kNoExponent);
     } else if constexpr (std::is_unsigned_v<T>) {
       field = static_cast<T>(random_());
     } else {

@@ -76,18 +76,7 @@ Status ReadRecords(store::PeerFolder& folder, History& history) {
 Result<Blob> ReadRound(const store::PeerFolder& folder, const collab::TileLayout& layout,
                        const Body& body) {
   LOOM_ASSIGN(const store::RoundFile file, folder.OpenRound(body.round, RoundIdOf(body)));
-  if (file.TotalBytes() != layout.total() || file.num_tiles() != layout.num_tiles()) {
-    return MakeError(Code::kCorrupt,
-                     fmt::format("the reduced bytes of round {} are {}, the grid needs {}",
-                                 body.round, file.TotalBytes(), layout.total()));
-  }
-  Bytes whole;
-  whole.reserve(layout.total());
-  for (std::size_t i = 0; i < file.num_tiles(); ++i) {
-    LOOM_ASSIGN(const Bytes tile, file.ReadTile(i));
-    whole.insert(whole.end(), tile.begin(), tile.end());
-  }
-  return MakeBlob(std::move(whole));
+  return WholeRound(file, layout, body.round);
 }
 
 Status StartFromFirstWeights(collab::Engine& engine, const Record& genesis,
@@ -378,6 +367,22 @@ Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
     }
   }
   return out;
+}
+
+Result<Blob> WholeRound(const store::RoundFile& file, const collab::TileLayout& layout,
+                        Round round) {
+  if (file.TotalBytes() != layout.total() || file.num_tiles() != layout.num_tiles()) {
+    return MakeError(Code::kCorrupt,
+                     fmt::format("the reduced bytes of round {} are {}, the grid needs {}", round,
+                                 file.TotalBytes(), layout.total()));
+  }
+  Bytes whole;
+  whole.reserve(layout.total());
+  for (std::size_t i = 0; i < file.num_tiles(); ++i) {
+    LOOM_ASSIGN(const Bytes tile, file.ReadTile(i));
+    whole.insert(whole.end(), tile.begin(), tile.end());
+  }
+  return MakeBlob(std::move(whole));
 }
 
 }  // namespace loom::node

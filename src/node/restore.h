@@ -48,6 +48,9 @@ store::StateLayout StateLayoutOf(const agreed::TileGrid& grid, std::size_t plane
 std::string InnerName(WorkerIndex worker);
 /// The id that the bytes of a round have in a folder.
 Hash RoundIdOf(const collab::Body& body);
+/// The reduced bytes of a round; kCorrupt where the layout needs others.
+Result<Blob> WholeRound(const store::RoundFile& file, const collab::TileLayout& layout,
+                        Round round);
 /// Makes the reduced bytes of a round durable, tile by tile; `tiles` are their hashes.
 Status WriteRound(store::PeerFolder& folder, const collab::TileLayout& layout, Round round,
                   ByteView reduced, const std::vector<Hash>& tiles);

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "tests/e2e/swarm_process.h"
+#include "tests/e2e/tiny_run.h"
 
 namespace loom::e2e {
 namespace {
@@ -28,30 +29,9 @@ class RandomKills : public SwarmTest {
   /// So many rounds are more than most lives see.
   std::string WriteSpec(const std::string& sync, std::uint64_t rounds_a_kill) {
     rounds_ = rounds_a_kill * NumKills() + 6;
-    std::ofstream(Path("kills.toml")) << fmt::format(R"([model]
-preset = "loom-0.2m"
-layers = 1
-width = 32
-heads = 2
-kv_heads = 2
-head_dim = 16
-ffn = 64
-context = 32
-[data]
-paths = ["story.txt"]
-tokenizer = "chars"
-[optim]
-batch = 8
-total_tokens = 1000000
-[sync]
-{}
-rounds = {}
-tile_elements = 2048
-[local]
-threads = 1
-checkpoint_every = 2
-)",
-                                                     sync, rounds_);
+    std::ofstream(Path("kills.toml"))
+        << TinyRun("batch = 8\ntotal_tokens = 1000000\n",
+                   fmt::format("{}\nrounds = {}\n", sync, rounds_), "checkpoint_every = 2\n");
     return Path("kills.toml");
   }
 

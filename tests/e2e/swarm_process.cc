@@ -9,36 +9,12 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "tests/e2e/tiny_run.h"
 
 namespace loom::e2e {
 namespace {
 
 constexpr Duration kPoll = 50ms;
-
-/// A run of rounds that take a fraction of a second; it goes on until the test ends it.
-constexpr const char* kRunToml = R"([model]
-preset = "loom-0.2m"
-layers = 1
-width = 32
-heads = 2
-kv_heads = 2
-head_dim = 16
-ffn = 64
-context = 32
-[data]
-paths = ["story.txt"]
-tokenizer = "chars"
-[optim]
-batch = 2
-total_tokens = 1000000
-[sync]
-rounds = 0
-inner_steps = 30
-tile_elements = 2048
-[local]
-threads = 1
-checkpoint_every = 4
-)";
 
 std::string Story() {
   static constexpr const char* kNames[] = {"Anne", "the captain", "her sister", "Mr. Bell"};
@@ -89,7 +65,10 @@ void SwarmTest::SetUp() {
              .string();
   std::filesystem::create_directories(dir_);
   std::ofstream(Path("story.txt")) << Story();
-  std::ofstream(Path("run.toml")) << kRunToml;
+  // Rounds that take a fraction of a second, until the test ends the run.
+  std::ofstream(Path("run.toml")) << TinyRun("batch = 2\ntotal_tokens = 1000000\n",
+                                             "rounds = 0\ninner_steps = 30\n",
+                                             "checkpoint_every = 4\n");
 }
 
 void SwarmTest::TearDown() {
