@@ -55,8 +55,14 @@ constexpr const char* kOnlyOneLeaves =
     "The peer stops. It was the only member, so the run waits in its folder: keep it. loom join "
     "--dir goes on.";
 
-/// A request without arguments; `told` is what it means for the run.
-Status Tell(const std::string& verb, const std::string& told, const Options& options) {
+/// What it means for the run that a running peer was told something.
+struct Meaning {
+  std::string told;
+  std::string already = {};  ///< where it was so before
+};
+
+/// A request without arguments.
+Status Tell(const std::string& verb, const Meaning& meaning, const Options& options) {
   LOOM_ASSIGN(const std::string dir, FindPeerFolder(options.dir));
   LOOM_ASSIGN(const json::Value answer, AskPeer(dir, {{"verb", json::Value(verb)}}));
   const json::Value* found = answer.Find("state");
@@ -65,14 +71,23 @@ Status Tell(const std::string& verb, const std::string& told, const Options& opt
   const json::Value* members = answer.Find("members");
   const bool only_one = verb == "leave" && members != nullptr && members->AsUnsigned() != nullptr &&
                         *members->AsUnsigned() <= 1;
+  const json::Value* changed = answer.Find("changed");
+  const bool already = changed != nullptr && changed->AsBool() != nullptr && !*changed->AsBool();
   Output out(options.json);
-  out.Event(
-      {{"verb", json::Value(verb)}, {"dir", json::Value(dir)}, {"state", json::Value(state)}});
-  if (!options.json) out.Say("{} (state now: {})", only_one ? kOnlyOneLeaves : told, state);
+  out.Event({{"verb", json::Value(verb)},
+             {"dir", json::Value(dir)},
+             {"state", json::Value(state)},
+             {"changed", json::Value(!already)}});
+  if (options.json) return {};
+  out.Say("{} (state now: {})",
+          only_one  ? kOnlyOneLeaves
+          : already ? meaning.already
+                    : meaning.told,
+          state);
   return {};
 }
 
-Verb TellVerb(const std::string& verb, const std::string& summary, const std::string& told) {
+Verb TellVerb(const std::string& verb, const std::string& summary, Meaning meaning) {
   auto options = std::make_shared<Options>();
   return {.name = verb,
           .summary = summary,
@@ -80,9 +95,10 @@ Verb TellVerb(const std::string& verb, const std::string& summary, const std::st
           .declare =
               [options](Args& args) {
                 DeclareDir(args, *options);
-                args.Flag("--json", options->json, "One object: verb, dir, state");
+                args.Flag("--json", options->json, "One object: verb, dir, state, changed");
               },
-          .run = [options, verb, told] { return Tell(verb, told, *options); }};
+          .run = [options, verb,
+                  meaning = std::move(meaning)] { return Tell(verb, meaning, *options); }};
 }
 
 }  // namespace
@@ -105,25 +121,27 @@ Verb InviteVerb() {
 Verb PauseVerb() {
   return TellVerb(
       "pause", "Let a running peer do no work until loom resume",
-      "The peer pauses: the others go on without it, and it keeps up with their records. "
-      "loom resume brings it back.");
+      {"The peer pauses: the others go on without it, and it keeps up with their records. "
+       "loom resume brings it back.",
+       "The peer is paused already: nothing changes. loom resume brings it back."});
 }
 
 Verb ResumeVerb() {
   return TellVerb("resume", "Let a paused peer work again",
-                  "The peer goes on: it works from the round in which the others list it again.");
+                  {"The peer goes on: it works from the round in which the others list it again.",
+                   "The peer is not paused: nothing changes."});
 }
 
 Verb FinishVerb() {
   return TellVerb("finish", "Stop a running peer once its round is recorded",
-                  "The peer stops once this round is recorded. loom join --dir brings it back.");
+                  {"The peer stops once this round is recorded. loom join --dir brings it back."});
 }
 
 Verb LeaveVerb() {
   return TellVerb(
       "leave", "Take a running peer out of its run, then stop it",
-      "The peer leaves: it stops once the others have recorded that it is gone, after a "
-      "minute at the latest. loom join --dir brings it back.");
+      {"The peer leaves: it stops once the others have recorded that it is gone, after a "
+       "minute at the latest. loom join --dir brings it back."});
 }
 
 }  // namespace loom::app

@@ -140,7 +140,8 @@ class Peer {
   void OnTick(Time now, Effects& out);
 
   void Leave(Time now, Effects& out);
-  void Pause(bool pause, Time now, Effects& out);
+  /// False: it is so already.
+  bool Pause(bool pause, Time now, Effects& out);
 
   // R14, peer_reset.cc: what owners want
   /// Spreads an order; whoever leads puts it into a record. Errors: it is no owner's, out of its

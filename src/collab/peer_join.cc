@@ -92,8 +92,8 @@ void Peer::Leave(Time now, Effects& out) {
   AfterMachine(now, out);
 }
 
-void Peer::Pause(bool pause, Time now, Effects& out) {
-  if (paused_ == pause) return;
+bool Peer::Pause(bool pause, Time now, Effects& out) {
+  if (paused_ == pause) return false;
   paused_ = pause;
   if (pause) {
     out.push_back(CutWork{});
@@ -105,6 +105,7 @@ void Peer::Pause(bool pause, Time now, Effects& out) {
   HelloAll(out);
   if (machine_ == nullptr) Advance(now, out);
   AfterMachine(now, out);
+  return true;
 }
 
 // A leaving peer goes when a quorum of the new members holds the record that delists it; a finished

@@ -397,7 +397,10 @@ void Transport::Impl::OnRefuseFrame(Link& link, const Frame& frame) {
     Supersede(address, link.peer);
     Drop(*connection);
   } else {
-    FailLink(link, DialStep::kHello, MakeError(Code::kRefused, text));
+    const bool twice = refusal && refusal->code == RefuseCode::kDuplicate;
+    FailLink(link, DialStep::kHello,
+             MakeError(twice ? Code::kConflict : Code::kRefused, text,
+                       twice ? "end the other process, or join with a folder of its own" : ""));
   }
 }
 

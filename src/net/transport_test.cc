@@ -349,6 +349,7 @@ TEST_F(TransportTest, ASecondProcessOfOneIdentityIsRefused) {
   ASSERT_TRUE(Until([&] { return !copy.failed.empty() && !a.refused.empty(); }));
   EXPECT_NE(copy.failed[0].error.message.find(where), std::string::npos);
   EXPECT_NE(copy.failed[0].error.message.find("already connected"), std::string::npos);
+  EXPECT_NE(copy.failed[0].error.hint.find("a folder of its own"), std::string::npos);
   EXPECT_TRUE(a.transport->IsUp(first.id));
   EXPECT_TRUE(a.downs.empty());
 }

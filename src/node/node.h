@@ -142,6 +142,7 @@ class Node final : public net::TransportEvents {
   void TellAddresses(const net::PeerInfo& newcomer);
   void OnAddresses(const PeerId& from, const Addresses& told);
   std::optional<Error> OwnAddressToo(const std::string& text) const;
+  void Refused(const std::string& address, const Error& error);
   void ShowSearch(Time now);
 
   // node_bootstrap.cc: a joiner's way to the run's constant parts

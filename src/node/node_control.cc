@@ -35,6 +35,7 @@ void Node::OnControl(const std::string& line, const net::ControlServer::Reply& r
   }
   const Time now = reactor_.Now();
   const std::size_t members = peer_->chain().head().body.members.size();
+  bool changed = true;
   collab::Effects effects;
   switch (request->verb) {
     case Verb::kStatus:
@@ -62,7 +63,7 @@ void Node::OnControl(const std::string& line, const net::ControlServer::Reply& r
       return;
     case Verb::kPause:
     case Verb::kResume:
-      peer_->Pause(request->verb == Verb::kPause, now, effects);
+      changed = peer_->Pause(request->verb == Verb::kPause, now, effects);
       break;
     case Verb::kLeave:
       peer_->Leave(now, effects);
@@ -74,7 +75,8 @@ void Node::OnControl(const std::string& line, const net::ControlServer::Reply& r
   Carry(std::move(effects));
   answer(json::Object{{"ok", json::Value(true)},
                       {"state", json::Value(std::string(collab::PeerStateName(peer_->state())))},
-                      {"members", json::Value(static_cast<std::uint64_t>(members))}});
+                      {"members", json::Value(static_cast<std::uint64_t>(members))},
+                      {"changed", json::Value(changed)}});
 }
 
 }  // namespace loom::node

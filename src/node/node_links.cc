@@ -222,15 +222,22 @@ void Node::OnDialFailed(const std::string& address, net::DialStep failed, const 
     event.insert(event.begin(), {"event", json::Value("unreached")});
     Event(std::move(event));
   }
-  if (step == net::DialStep::kHello && error.code == Code::kRefused && up_.empty() && peer_ &&
-      std::exchange(last_refusal_, error.message) != error.message) {
-    Say(fmt::format("Refused by {}: {}.", address, error.message));
-  }
+  if (step == net::DialStep::kHello) Refused(address, error);
+}
+
+void Node::Refused(const std::string& address, const Error& error) {
+  if (!up_.empty() || (error.code != Code::kRefused && error.code != Code::kConflict)) return;
+  const NodeEnd end{collab::PeerState::kFailed,
+                    fmt::format("{} refused this peer: {}", address, error.message), error.code,
+                    error.hint};
   // A member that says no to the invite will say it again: no need to wait for the others' silence.
-  if (!reached_ && !peer_ && step == net::DialStep::kHello && error.code == Code::kRefused) {
-    Stop({collab::PeerState::kFailed,
-          fmt::format("{} refused this peer: {}", address, error.message)});
-  }
+  if (!reached_ && !peer_) return Stop(end);
+  // Another process has this identity, say all that answer. One liar cannot stop a peer that
+  // reaches anybody else.
+  if (error.code == Code::kConflict && reactor_.Now() - alone_since_ > 10s) return Stop(end);
+  if (std::exchange(last_refusal_, error.message) == error.message) return;
+  Say(fmt::format("Refused by {}: {}{}{}.", address, error.message, error.hint.empty() ? "" : "; ",
+                  error.hint));
 }
 
 // While nobody is connected: that the search goes on, and how it stands.

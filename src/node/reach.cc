@@ -27,7 +27,9 @@ std::string FailureName(DialStep step, Code code) {
     case DialStep::kPin:
       return "wrong peer key";
     case DialStep::kHello:
-      return code == Code::kRefused ? "refused by the member" : "hello failed";
+      return code == Code::kRefused    ? "refused by the member"
+             : code == Code::kConflict ? "this identity is connected already"
+                                       : "hello failed";
   }
   return "failed";
 }
@@ -65,6 +67,8 @@ std::string NextStep(DialStep step, Code code, swarm::AddressScope scope) {
       return "another peer listens there: check where the port forward leads, or ask for a new "
              "invite if that peer began anew";
     case DialStep::kHello:
+      if (code == Code::kConflict)
+        return "a folder serves one process: end the other one, or join with a folder of its own";
       return code == Code::kRefused ? "its words say why; a new invite may help"
                                     : "try again; if it stays, compare both programs' --version";
   }

@@ -35,6 +35,7 @@ TEST(Reach, EveryAddressIsNamedWithItsStepAndTheNextStep) {
       {DialStep::kTls, Code::kTimeout, "TLS handshake timed out"},
       {DialStep::kPin, Code::kConflict, "wrong peer key"},
       {DialStep::kHello, Code::kRefused, "refused by the member"},
+      {DialStep::kHello, Code::kConflict, "this identity is connected already"},
       {DialStep::kHello, Code::kTimeout, "hello failed"}};
   Reach reach;
   std::set<std::string> next;

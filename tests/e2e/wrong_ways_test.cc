@@ -10,6 +10,19 @@ namespace {
 namespace fs = std::filesystem;
 using WrongWays = WrongWaysTest;
 
+/// The files of a folder as they are found; some go while they are copied.
+void CopyRunning(const std::string& from, const std::string& to) {
+  std::error_code gone;
+  for (fs::recursive_directory_iterator at(from, gone), end; !gone && at != end;
+       at.increment(gone)) {
+    const fs::path target = to / fs::relative(at->path(), from);
+    std::error_code ignored;
+    if (!at->is_regular_file(ignored)) continue;
+    fs::create_directories(target.parent_path(), ignored);
+    fs::copy_file(at->path(), target, ignored);
+  }
+}
+
 TEST_F(WrongWays, WithAFolderWhosePeerDoesNotRun) {
   Peer& host = Host("host");
   ASSERT_TRUE(UntilRound({&host}, 5));
@@ -105,6 +118,14 @@ TEST_F(WrongWays, BesideARunningPeer) {
        way("an invite for nobody", {"invite", "--uses", "0", "--dir", host.dir}, 3, {"--uses 0"})},
       {run, Path("story.txt"), host.dir + "/keys", second.dir + "/keys", host.dir + "/genesis"});
   EXPECT_FALSE(fs::exists(Path("third")));
+  const Ended resumed = Run({"resume", "--dir", host.dir});
+  EXPECT_EQ(resumed.code, 0) << resumed.log;
+  EXPECT_NE(resumed.text.find("not paused: nothing changes"), std::string::npos) << resumed.text;
+  const std::string copy = Path("copy");
+  CopyRunning(second.dir, copy);
+  Try({way("a copy of a folder whose original runs", {"join", "--dir", copy}, 11,
+           {"already connected", "a folder of its own"})},
+      {second.dir + "/keys"});
   EXPECT_TRUE(UntilRound({&host, &second}, host.round + 2, 2)) << "nobody was disturbed";
   ExpectOneHistory();
 }
