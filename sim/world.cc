@@ -231,6 +231,7 @@ Status World::Begin(Node& node) {
   peer_options.checkpoint_every = options_.checkpoint_every;
   peer_options.finish_limit = 3600s;
   peer_options.bulk_bytes = options_.bulk_bytes;
+  peer_options.keep_records = 3;
   peer_options.seed = random_.Next();
   peer_options.session = static_cast<std::uint64_t>(now_.time_since_epoch().count());
   node.peer = std::make_unique<Peer>(

@@ -44,12 +44,7 @@ void World::Carry(Node& node, Effects effects) {
       });
     } else if (const auto* serve = std::get_if<collab::Serve>(&effect)) {
       AtNode(now_ + 1ms, node, [this, &node, serve = *serve] {
-        const Blob bytes = node.disk->Find(serve);
-        if (bytes != nullptr) {
-          Transmit(node, serve.to, swarm::ObjectData{serve.id, bytes});
-        } else {
-          Transmit(node, serve.to, swarm::NotHere{{serve.id}, false});
-        }
+        if (const auto answer = node.disk->Answer(serve)) Transmit(node, serve.to, *answer);
       });
     } else if (const auto* tell = std::get_if<collab::Tell>(&effect)) {
       static constexpr const char* kKinds[] = {"round",    "phase",    "excluded", "listed",

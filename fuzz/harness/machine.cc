@@ -120,6 +120,7 @@ Status Machine::Start(Time now) {
   options.key = run_->keys[index_];
   options.checkpoint_every = 2;
   options.bulk_bytes = 300;
+  options.keep_records = 2;
   options.session = ++session_ << 32U;
   peer_ = std::make_unique<collab::Peer>(
       options, engine_->layout(), signer_, run_->genesis, std::move(restored.peer),
@@ -155,13 +156,11 @@ void Machine::Carry(collab::Effects effects, Time) {
     } else if (const auto* tell = std::get_if<collab::Tell>(&effect)) {
       ExpectPrintable(tell->event.text, "an event's text");
     } else if (const auto* serve = std::get_if<collab::Serve>(&effect)) {
-      const Blob found = executor_->Find(*serve);
-      if (found != nullptr) {
-        Expect(crypto::Sha256(*found) == serve->id, "what is served is what was asked for");
-        sent_.push_back({serve->to, swarm::ObjectData{serve->id, found}});
-      } else {
-        sent_.push_back({serve->to, swarm::NotHere{{serve->id}, false}});
-      }
+      auto answer = executor_->Answer(*serve);
+      if (!answer) continue;
+      if (const auto* data = std::get_if<swarm::ObjectData>(&*answer))
+        Expect(crypto::Sha256(*data->bytes) == serve->id, "what is served is what was asked for");
+      sent_.push_back({serve->to, std::move(*answer)});
     } else if (std::holds_alternative<collab::Reload>(effect)) {
       wants_restart_ = true;
     }

@@ -168,6 +168,22 @@ Status Chain::AppendOwn(Record record) {
   return {};
 }
 
+void Chain::ThinOut(Round round) {
+  const auto free = [](auto&... lists) { (std::decay_t<decltype(lists)>().swap(lists), ...); };
+  for (; thinned_ < std::min(round, rounds()); ++thinned_) {
+    Record& record = records_[thinned_];
+    Body& body = record.body;
+    record.encoded.reset();
+    free(record.votes, record.parts, body.members, body.contributions, body.fates, body.tiles,
+         body.returned, body.workers, body.invite_uses, body.bans);
+  }
+}
+
+std::vector<Record> Chain::TakeRecords() && {
+  records_.erase(records_.begin());
+  return std::move(records_);
+}
+
 void Chain::Keep(Record record) {
   for (const Member& m : record.body.members) ever_.insert(m.id);
   for (const PeerId& p : record.body.bans) banned_.insert(p);

@@ -34,6 +34,12 @@ class Chain {
 
   /// Whether the record's body follows the head, whoever agreed on it.
   Status Follows(const Record& record) const;
+  /// Frees of the records before `round` what nothing is checked against any more: members, work,
+  /// tiles, votes. They stay links, with numbers, hash, root and order; whole they are on disk.
+  void ThinOut(Round round);
+  /// Whether At(round) is still as it was appended.
+  bool Whole(Round round) const { return round == 0 || round >= thinned_; }
+
   /// What can be checked of an order before a record takes it up: it is an owner's, in its turn,
   /// with settings that this program can take.
   Status CheckOrder(const Order& order) const;
@@ -57,6 +63,8 @@ class Chain {
   Round rounds() const { return head().body.round; }
   /// Requires: round <= rounds().
   const Record& At(Round round) const { return records_[round]; }
+  /// All but genesis.
+  std::vector<Record> TakeRecords() &&;
 
   /// Peers that some record listed as members: they need no invite to come back.
   bool WasMember(const PeerId& peer) const { return ever_.contains(peer); }
@@ -78,6 +86,7 @@ class Chain {
   std::size_t num_tiles_;
   const Signer* signer_;
   std::vector<Record> records_;
+  Round thinned_ = 1;  ///< records from here on are whole, and genesis
   std::set<PeerId> ever_;
   std::set<PeerId> banned_;
   std::map<Hash, std::uint32_t> invite_uses_;

@@ -105,12 +105,12 @@ using JobResult = std::variant<WorkResult, Status, Result<Bytes>, Result<NextSta
                                Result<std::vector<Hash>>>;
 
 /// Send an object to a peer that asked for it: a tile of a round's reduced bytes, a state tile of
-/// the newest checkpoint, or (neither) an object of the store. What cannot be read is answered
-/// NotHere.
+/// the newest checkpoint, or an object of the store; or a record that is no longer whole in memory,
+/// as RecordMessage. What cannot be read is answered NotHere, a record not at all.
 struct Serve {
   PeerId to;
   Hash id;
-  enum class From : std::uint8_t { kRound, kCheckpoint, kObjects } from = From::kObjects;
+  enum class From : std::uint8_t { kRound, kCheckpoint, kObjects, kRecords } from = From::kObjects;
   Round round = 0;
   std::uint32_t tile = 0;
 };

@@ -80,10 +80,15 @@ void Peer::Start(Time now, Effects& out) {
   for (Round r = chain_.rounds(); r > 0 && work_time_ == options_.timing.first_work; --r) {
     LearnWorkTime(chain_.At(r));
   }
+  ThinOut();
   started_ = true;
   // After a return to an older state nobody else has this one on disk yet.
   if (Reverts(applied().body) && checkpoint_round_ != state_round_) Save(out);
   Advance(now, out);
+}
+
+void Peer::ThinOut() {
+  if (state_round_ > options_.keep_records) chain_.ThinOut(state_round_ - options_.keep_records);
 }
 
 bool Peer::Listed() const { return IsMember(chain_.head().body.members, env_.self); }
@@ -117,6 +122,14 @@ void Peer::SayHello(const PeerId& to, Effects& out) {
 
 void Peer::HelloAll(Effects& out) {
   for (const PeerId& peer : presence_.connected) SayHello(peer, out);
+}
+
+void Peer::SendRecord(const PeerId& to, Round round, Effects& out) const {
+  if (chain_.Whole(round)) {
+    out.push_back(Send{to, RecordMessage{chain_.At(round).Encode()}});
+  } else {
+    out.push_back(Serve{to, {}, Serve::From::kRecords, round, 0});
+  }
 }
 
 void Peer::OnPeerUp(const PeerId& peer, Time now, Effects& out) {
@@ -241,8 +254,9 @@ void Peer::Dispatch(const PeerId& from, Message& message, Time now, Effects& out
           OnHello(from, m, now, out);
         } else if constexpr (std::is_same_v<T, GetRecords>) {
           constexpr Round kBatch = 64;
-          for (Round r = m.from; r <= chain_.rounds() && r < m.from + kBatch; ++r) {
-            if (r > 0) out.push_back(Send{from, RecordMessage{chain_.At(r).Encode()}});
+          for (Round r = std::max<Round>(m.from, 1); r <= chain_.rounds() && r - m.from < kBatch;
+               ++r) {
+            SendRecord(from, r, out);
           }
         } else if constexpr (std::is_same_v<T, RecordMessage>) {
           OnRecord(from, m, now, out);
@@ -299,7 +313,7 @@ void Peer::OnRoundMessage(const PeerId& from, const DecisionId& id, Message& mes
     if (id.round == 0 || now - remote.answered < 200ms) return;
     remote.answered = now;
     if (chain_.At(id.round - 1).hash == id.parent) {
-      out.push_back(Send{from, RecordMessage{chain_.At(id.round).Encode()}});
+      SendRecord(from, id.round, out);
     }
     SayHello(from, out);
     return;

@@ -45,6 +45,7 @@ struct PeerOptions {
   std::string invite;                      ///< what to show when asking to be listed; may be empty
   ReadSettings read_settings;              ///< of owners' orders; none: they cannot change settings
   std::uint32_t checkpoint_every = 10;     ///< rounds
+  Round keep_records = 256;                ///< whole in memory; older ones are read from disk
   std::size_t keep_checkpoints = 2;        ///< on disk, with the rounds since the oldest of them
   Duration leave_limit = 60s;              ///< a leaving peer waits so long to be delisted (R12)
   Duration finish_limit = 10s;             ///< a finished peer serves so long
@@ -188,7 +189,9 @@ class Peer {
   void Detach(const PeerId& peer, Time now, Effects& out);
   void Silence(const PeerId& peer, Time now, Effects& out);
   void SayHello(const PeerId& to, Effects& out);
+  void ThinOut();
   void HelloAll(Effects& out);
+  void SendRecord(const PeerId& to, Round round, Effects& out) const;
   bool Listed() const;
   bool AtHead() const { return state_round_ == chain_.rounds() && !applying_; }
   Hello MyHello() const;

@@ -98,6 +98,7 @@ void Peer::Applied(const Status& status, Time now, Effects& out) {
     if (restore_.oldest == 0) restore_.oldest = state_round_;
     IndexRound(state_round_);
   }
+  ThinOut();
   const Record& before = chain_.At(state_round_ - 1);
   for (const Member& m : record.body.members) {
     if (!IsMember(before.body.members, m.id))

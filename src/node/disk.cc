@@ -103,6 +103,17 @@ Result<std::vector<Hash>> DiskExecutor::FinishCheckpoint(Round round,
   return state.leaves();
 }
 
+std::optional<collab::Message> DiskExecutor::Answer(const collab::Serve& serve) const {
+  if (serve.from == collab::Serve::From::kRecords) {
+    if (serve.round == 0 || serve.round > folder_->records().size()) return std::nullopt;
+    auto record = folder_->records().Read(serve.round - 1);
+    if (!record) return std::nullopt;
+    return collab::RecordMessage{std::move(*record)};
+  }
+  if (Blob bytes = Find(serve)) return swarm::ObjectData{serve.id, std::move(bytes)};
+  return swarm::NotHere{{serve.id}, false};
+}
+
 Blob DiskExecutor::Find(const collab::Serve& serve) const {
   const auto read = [&]() -> Result<Bytes> {
     switch (serve.from) {
@@ -119,8 +130,9 @@ Blob DiskExecutor::Find(const collab::Serve& serve) const {
         if (serve.tile >= file.num_tiles() || file.leaves()[serve.tile] != serve.id) break;
         return file.ReadTile(serve.tile);
       }
-      case collab::Serve::From::kObjects:
-        break;  // the run's data, which the node serves
+      case collab::Serve::From::kObjects:  // the run's data, which the node serves
+      case collab::Serve::From::kRecords:
+        break;
     }
     return MakeError(Code::kNotFound, "not here");
   };

@@ -34,11 +34,13 @@ class DiskExecutor {
                                                    const collab::Engine& engine);
   Result<std::vector<Hash>> FinishCheckpoint(Round round, store::PendingCheckpoint pending,
                                              const collab::Engine& engine);
-  /// What was asked for, checked against its hash; null when it is not here any more.
-  Blob Find(const collab::Serve& serve) const;
+  /// What to send to the one that asked.
+  std::optional<collab::Message> Answer(const collab::Serve& serve) const;
 
  private:
   Status DropOldVotes();
+  /// What was asked for, checked against its hash; null when it is not here any more.
+  Blob Find(const collab::Serve& serve) const;
 
   store::PeerFolder* folder_;
   store::StateLayout state_layout_;

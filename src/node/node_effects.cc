@@ -135,17 +135,18 @@ void Node::CarryOne(collab::Reload&) {
 
 void Node::CarryOne(collab::Serve& serve) {
   const bool posted = storage_->Post([this, serve] {
-    Blob bytes;
+    std::optional<collab::Message> found;
     if (serve.from == collab::Serve::From::kObjects && data_) {
-      if (auto piece = data_->Read(serve.id)) bytes = MakeBlob(std::move(*piece));
+      if (auto piece = data_->Read(serve.id))
+        found = swarm::ObjectData{serve.id, MakeBlob(std::move(*piece))};
     }
-    if (bytes == nullptr) bytes = disk_->Find(serve);
-    auto answer = std::make_shared<collab::Message>(
-        bytes != nullptr ? collab::Message(swarm::ObjectData{serve.id, bytes})
-                         : collab::Message(swarm::NotHere{{serve.id}, false}));
+    if (!found) found = disk_->Answer(serve);
+    if (!found) return;
+    auto answer = std::make_shared<collab::Message>(std::move(*found));
     reactor_.Post([this, to = serve.to, answer] { SendCore(to, *answer); });
   });
-  if (!posted) SendCore(serve.to, swarm::NotHere{{serve.id}, true});
+  if (!posted && serve.from != collab::Serve::From::kRecords)
+    SendCore(serve.to, swarm::NotHere{{serve.id}, true});
 }
 
 void Node::CarryOne(collab::Tell& tell) {

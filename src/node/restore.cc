@@ -351,8 +351,6 @@ Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
     if (!body.contributions.empty() && !folder.HasRound(r, RoundIdOf(body))) break;
     out.peer.oldest = r;
   }
-  for (Round r = 1; r <= chain.rounds(); ++r) out.peer.records.push_back(chain.At(r));
-
   const auto& vote = out.peer.voter.vote;
   if (vote && out.peer.voter.id.round > out.state) {
     LOOM_ASSIGN(const Body body, Body::Decode(*vote->body));
@@ -366,6 +364,7 @@ Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
       }
     }
   }
+  out.peer.records = std::move(history.chain).TakeRecords();
   return out;
 }
 
