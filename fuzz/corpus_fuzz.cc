@@ -1,7 +1,10 @@
 // A user's text: plain or jsonl, with any bytes. It is read whole or refused by line and reason, a
 // data set that is built of it opens again, and what is reported of it is text. The first byte: bit
-// 0 jsonl, bit 1 skip bad lines, bit 2 the tokenizer; then the file.
+// 0 jsonl, bit 1 skip bad lines, bit 2 the tokenizer, bit 3 packed by gzip; then the file.
 #include "data/corpus.h"
+
+#include <span>
+#include <vector>
 
 #include "base/json.h"
 #include "base/utf8.h"
@@ -15,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::Input in(data, size);
   const std::size_t how = in.Byte();
   folder.Clear();
-  const std::string name = how & 1U ? "a.jsonl" : "a.txt";
+  const std::string name = std::string(how & 1U ? "a.jsonl" : "a.txt") + (how & 8U ? ".gz" : "");
   folder.Put(name, in.Rest());
   data::DataConfig config;
   config.paths = {folder.Path(name)};
@@ -52,5 +55,11 @@ void loom::fuzz::MakeSeeds(Seeds& seeds) {
   seeds.Add("text", Script().Byte(0).Raw(AsBytes(text)));
   seeds.Add("text-bytes", Script().Byte(4).Raw(AsBytes(text)));
   seeds.Add("lines", Script().Byte(3).Raw(AsBytes(lines)));
+  const std::vector<std::uint8_t> gzip{
+      0x1f, 0x8b, 0x8,  0x0,  0x0,  0x0,  0x0,  0x0,  0x0,  0x3,  0xf3, 0x2c, 0x51, 0xc8, 0x2c,
+      0x56, 0x48, 0x54, 0x28, 0x29, 0x2a, 0x2d, 0xc9, 0x50, 0x28, 0xcd, 0xcb, 0x2c, 0x4b, 0x2d,
+      0x2a, 0x4e, 0xcc, 0xc9, 0xa9, 0x54, 0x48, 0x4c, 0xce, 0xce, 0xcb, 0x2f, 0xcf, 0x49, 0x4d,
+      0x49, 0x4f, 0x4d, 0xe1, 0x2,  0x0,  0x3b, 0xb8, 0xdc, 0xb6, 0x27, 0x0,  0x0,  0x0};
+  seeds.Add("text-gzip", Script().Byte(12).Raw(std::as_bytes(std::span(gzip))));
   seeds.AddRefused("bad-line", Script().Byte(1).Raw(AsBytes(lines)).bytes());
 }

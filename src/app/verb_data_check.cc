@@ -53,8 +53,9 @@ Verb DataCheckVerb() {
           .example = "loom data check book.txt --json",
           .declare =
               [options](Args& args) {
-                args.Positional("paths", options->paths,
-                                "Text or jsonl files, folders of these, or one run.toml");
+                args.Positional(
+                    "paths", options->paths,
+                    "Text or jsonl files, folders or patterns of these, or one run.toml");
                 args.Option("--tokenizer", "KIND", options->tokenizer,
                             "chars, bytes, or a tokenizer.json");
                 args.Option("--context", "TOKENS", options->context, "Tokens of a sample");

@@ -47,11 +47,10 @@ Status Init(const Options& options) {
                      "loom init --preset nano --data book.txt --out run.toml");
   }
   std::error_code ignored;
-  for (const std::string& path : options.data) {
-    if (!fs::exists(path, ignored)) {
-      return MakeError(Code::kNotFound,
-                       fmt::format("--data {}: there is no such file or folder", path));
-    }
+  data::DataConfig named;
+  named.paths = options.data;
+  if (const auto files = data::ListCorpus(named); !files) {
+    return Error(files.error()).Context("--data");
   }
   if (!options.force && fs::exists(options.out, ignored)) {
     return MakeError(Code::kConflict, fmt::format("{} exists", options.out),
@@ -103,7 +102,7 @@ Verb InitVerb() {
                 args.Option("--sync", "NAME", options->sync,
                             "How peers train together: loom-short, diloco, ...");
                 args.Option("--data", "PATH", options->data,
-                            "Text or jsonl file, or a folder of these; repeatable");
+                            "Text or jsonl file, a folder or a pattern of these; repeatable");
                 args.Option("--tokenizer", "KIND", options->tokenizer,
                             "chars, bytes, or a tokenizer.json");
                 args.Option("--rounds", "N", options->rounds,

@@ -40,7 +40,8 @@ Status TrainHere(const Options& options, train::RunFile run) {
       ChooseFolder(options.dir.empty() ? run.local.dir : options.dir, options.run_toml);
   LOOM_RETURN_IF_ERROR(MakeFolder(dir));
   LOOM_RETURN_IF_ERROR(ConfigureCompute(run.spec.determinism, run.local));
-  LOOM_RETURN_IF_ERROR(data::BuildDataset(run.spec.data, dir + "/data"));
+  LOOM_ASSIGN(const data::DataReport report, data::BuildDataset(run.spec.data, dir + "/data"));
+  if (const std::string odd = report.Complaints(); !odd.empty()) out.Say("corpus: {}", odd);
   LOOM_ASSIGN(const data::Dataset dataset, data::OpenDataset(dir + "/data"));
   LOOM_RETURN_IF_ERROR(
       train::FitVocab(run.spec, static_cast<std::uint32_t>(dataset.tokenizer->vocab_size())));

@@ -8,7 +8,8 @@
 namespace loom::data {
 
 struct DataConfig {
-  /// Files, or folders whose .txt and .jsonl files are read in sorted order, sub-folders included.
+  /// Files, folders and patterns (*, ?, [a-z]), as ListCorpus reads them; .gz and .zst are
+  /// unpacked.
   std::vector<std::string> paths;
   /// "auto" (by file ending), "txt" (a file is a document) or "jsonl" (a line is a document, its
   /// text under the key `text`).

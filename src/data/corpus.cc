@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "data/byte_input.h"
+#include "data/seen_texts.h"
+#include "data/text_input.h"
+#include "text/vocab.h"
 
 namespace loom::data {
 
@@ -15,114 +19,176 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMaxFiles = 1'000'000;
-
-bool HasKnownEnding(const fs::path& path) {
-  return path.extension() == ".txt" || path.extension() == ".jsonl";
-}
+constexpr std::uint64_t kProgressBytes = 1 << 20;
 
 Result<bool> IsJsonl(const std::string& path, const std::string& format) {
   if (format == "jsonl") return true;
   if (format == "txt") return false;
-  if (format == "auto") return fs::path(path).extension() == ".jsonl";
+  if (format == "auto") return UnpackedName(path).ends_with(".jsonl");
   return MakeError(Code::kInvalid, fmt::format("data.format is '{}'", format),
                    "use \"auto\", \"txt\" or \"jsonl\"");
 }
 
-Status AddFolder(const std::string& folder, std::vector<std::string>& files) {
-  std::error_code error;
-  std::vector<std::string> found;
-  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end;
-       it.increment(error)) {
-    if (it->is_regular_file(error) && HasKnownEnding(it->path())) {
-      found.push_back(it->path().string());
-    }
-    if (found.size() + files.size() > kMaxFiles) {
-      return MakeError(Code::kLimit,
-                       fmt::format("'{}' holds more than {} files", folder, kMaxFiles));
-    }
-  }
-  if (error) {
-    return MakeError(Code::kIo, fmt::format("cannot list '{}': {}", folder, error.message()));
-  }
-  if (found.empty()) {
-    return MakeError(Code::kNotFound, fmt::format("no .txt or .jsonl file in '{}'", folder));
-  }
-  std::sort(found.begin(), found.end());
-  files.insert(files.end(), found.begin(), found.end());
-  return {};
-}
+/// A text file as it passes by, checked piece by piece.
+class TextFile {
+ public:
+  explicit TextFile(std::unique_ptr<ByteInput> input)
+      : input_(std::move(input)), pieces_(*input_, kPieceBytes) {}
 
-/// What makes a text no text; empty when nothing does.
-std::string WhyNotText(std::string_view text) {
-  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
-    return fmt::format("a zero byte at byte {}: a binary file?", zero);
+  const ByteInput& input() const { return *input_; }
+  bool done() const { return pieces_.done(); }
+  std::uint64_t line() const { return line_; }  ///< of the next piece, or of what is wrong
+
+  /// None at the end. What makes it no text becomes an error of kInvalid.
+  Result<std::optional<std::string_view>> Next(Fault& fault) {
+    LOOM_ASSIGN(const auto piece, pieces_.Next());
+    if (!piece) return piece;
+    const std::size_t zero = piece->find('\0');
+    const std::size_t invalid = FindInvalidUtf8(*piece);
+    const std::size_t bad = std::min(zero, invalid);
+    const auto* end = piece->data() + std::min(bad, piece->size());
+    line_ += static_cast<std::uint64_t>(std::count(piece->data(), end, '\n'));
+    if (bad == std::string_view::npos) {
+      offset_ += piece->size();
+      return piece;
+    }
+    const bool binary = zero != std::string_view::npos;
+    fault = binary ? Fault::kMalformed : Fault::kNotUtf8;
+    return MakeError(Code::kInvalid,
+                     binary ? fmt::format("a zero byte at byte {}: a binary file?", offset_ + zero)
+                            : fmt::format("invalid UTF-8 at byte {}", offset_ + invalid));
   }
-  if (const std::size_t bad = FindInvalidUtf8(text); bad != std::string_view::npos) {
-    return fmt::format("invalid UTF-8 at byte {}", bad);
-  }
-  return {};
-}
+
+ private:
+  std::unique_ptr<ByteInput> input_;
+  PieceReader pieces_;
+  std::uint64_t offset_ = 0, line_ = 1;
+};
 
 // One read of a corpus: counts what it saw and decides about bad lines.
 class CorpusReader {
  public:
-  CorpusReader(const DataConfig& config, const std::function<Status(const Document&)>& visit)
-      : config_(config), visit_(visit) {}
+  CorpusReader(const DataConfig& config, const std::function<Status(const Document&)>& visit,
+               const ReadOptions& options)
+      : config_(config), visit_(visit), options_(options) {}
 
-  Status ReadTextFile(const std::string& path, ByteView bytes) {
-    std::string_view text = AsText(bytes);
-    if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-    if (text.empty()) return Bad(path, 0, "the file is empty");
-    if (const std::string why = WhyNotText(text); !why.empty()) {
-      const std::size_t at = std::min(FirstBadByte(text), text.size());
-      const auto line =
-          std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
-      return Bad(path, static_cast<std::uint64_t>(line), why);
+  void CountBytes() {
+    for (const std::string& path : stats.files) {
+      std::error_code error;
+      const std::uint64_t size = fs::file_size(path, error);
+      if (!error) total_ += size;
     }
-    return Visit({text, path, 0});
   }
 
-  Status ReadJsonlFile(const std::string& path, ByteView bytes) {
-    const std::string_view text = AsText(bytes);
-    if (text.empty()) return Bad(path, 0, "the file is empty");
-    std::uint64_t number = 0;
-    for (std::size_t at = 0; at < text.size();) {
-      std::size_t end = text.find('\n', at);
-      if (end == std::string_view::npos) end = text.size();
-      LOOM_RETURN_IF_ERROR(ReadLine(path, ++number, text.substr(at, end - at)));
-      at = end + 1;
-    }
-    return {};
+  Status ReadFile(const std::string& path) {
+    LOOM_ASSIGN(const bool jsonl, IsJsonl(path, config_.format));
+    LOOM_ASSIGN(auto input, OpenInput(path));
+    const ByteInput& counted = *input;
+    Status done = jsonl ? ReadJsonl(path, *input) : ReadText(path, std::move(input));
+    if (jsonl) before_ += counted.taken();
+    return done;
+  }
+
+  /// Of the last document.
+  void Finish() {
+    if (!hash_) return;
+    if (seen_.Insert(*hash_) && ++stats.duplicates == 1) stats.first_duplicate = place_;
+    hash_.reset();
   }
 
   CorpusStats stats;
 
  private:
-  static std::size_t FirstBadByte(std::string_view text) {
-    return std::min(text.find('\0'), FindInvalidUtf8(text));
+  // A text that is not wholly good is left out as a whole, so one that does not fit into a piece is
+  // looked through before any of it is given away.
+  Status ReadText(const std::string& path, std::unique_ptr<ByteInput> input) {
+    TextFile file(std::move(input));
+    Fault fault{};
+    auto piece = file.Next(fault);
+    if (!piece) return BadFile(path, file.line(), fault, piece.error());
+    if (!*piece) return Bad(path, 0, Fault::kEmpty, "the file is empty");
+    if (!file.done()) {
+      LOOM_ASSIGN(const bool good, LookThrough(path));
+      if (!good) return {};
+    }
+    for (bool begins = true; *piece; begins = false) {
+      LOOM_RETURN_IF_ERROR(Visit({**piece, path, 0, begins}));
+      LOOM_RETURN_IF_ERROR(Tell(file.input().taken()));
+      piece = file.Next(fault);
+      if (!piece) return std::move(piece).error().Context(fmt::format("'{}'", path));
+    }
+    before_ += file.input().taken();
+    return {};
   }
 
-  Status ReadLine(const std::string& path, std::uint64_t number, std::string_view line) {
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.size() > config_.max_line_bytes) {
-      return Bad(path, number,
-                 fmt::format("the line has {} bytes, the limit is {}", line.size(),
-                             config_.max_line_bytes));
+  /// False: it is bad, and was counted.
+  Result<bool> LookThrough(const std::string& path) {
+    LOOM_ASSIGN(auto input, OpenInput(path));
+    TextFile file(std::move(input));
+    for (;;) {
+      Fault fault{};
+      const auto piece = file.Next(fault);
+      if (!piece) {
+        LOOM_RETURN_IF_ERROR(BadFile(path, file.line(), fault, piece.error()));
+        return false;
+      }
+      if (!*piece) return true;
     }
-    auto text = ParseJsonlText(line);
-    if (!text) return Bad(path, number, text.error().message);
-    return Visit({*text, path, number});
+  }
+
+  Status ReadJsonl(const std::string& path, ByteInput& input) {
+    LineReader lines(input, config_.max_line_bytes);
+    for (std::uint64_t number = 1;; ++number) {
+      const auto line = lines.Next();
+      if (!line) return BadFile(path, number, Fault::kMalformed, line.error());
+      if (!*line) return number > 1 ? Status() : Bad(path, 0, Fault::kEmpty, "the file is empty");
+      LOOM_RETURN_IF_ERROR(ReadLine(path, number, **line));
+      LOOM_RETURN_IF_ERROR(Tell(input.taken()));
+    }
+  }
+
+  Status ReadLine(const std::string& path, std::uint64_t number, const LineReader::Line& line) {
+    if (line.too_long) {
+      return Bad(
+          path, number, Fault::kTooLong,
+          fmt::format("the line has {} bytes, the limit is {}", line.size, config_.max_line_bytes));
+    }
+    Fault fault = Fault::kMalformed;
+    auto text = ParseJsonlText(line.text, &fault);
+    if (!text) return Bad(path, number, fault, text.error().message);
+    return Visit({*text, path, number, true});
   }
 
   Status Visit(const Document& document) {
-    ++stats.documents;
+    if (document.begins) {
+      Finish();
+      ++stats.documents;
+    }
     stats.bytes += document.text.size();
+    if (options_.find_duplicates) {
+      hash_ = text::MixHash(document.text) + 31 * (document.begins ? 0 : *hash_);
+      if (stats.duplicates == 0) place_ = Where(document.file, document.line);
+    }
     return visit_(document);
   }
 
-  Status Bad(const std::string& path, std::uint64_t line, std::string reason) {
+  static std::string Where(std::string_view path, std::uint64_t line) {
+    return line == 0 ? std::string(path) : fmt::format("{}:{}", path, line);
+  }
+
+  /// A file whose bytes are no text, or not what they were packed from; others are not to blame.
+  Status BadFile(const std::string& path, std::uint64_t line, Fault fault, const Error& error) {
+    if (error.code != Code::kInvalid && error.code != Code::kCorrupt) {
+      return Error(error).Context(fmt::format("'{}'", path));
+    }
+    return Bad(path, line, fault,
+               error.code == Code::kCorrupt ? error.message + "; what follows is not read"
+                                            : error.message);
+  }
+
+  Status Bad(const std::string& path, std::uint64_t line, Fault fault, std::string reason) {
     ++stats.bad_count;
+    ++stats.faults[static_cast<std::size_t>(fault)];
     if (!config_.skip_bad) {
       const std::string where =
           line == 0 ? fmt::format("'{}'", path) : fmt::format("'{}' line {}", path, line);
@@ -136,31 +202,36 @@ class CorpusReader {
     return {};
   }
 
+  Status Tell(std::uint64_t taken) {
+    if (!options_.progress || before_ + taken < told_ + kProgressBytes) return {};
+    told_ = before_ + taken;
+    return options_.progress(told_, total_);
+  }
+
   const DataConfig& config_;
   const std::function<Status(const Document&)>& visit_;
+  const ReadOptions& options_;
+  std::uint64_t before_ = 0;  ///< bytes of the files that are done
+  std::uint64_t told_ = 0, total_ = 0;
+  SeenTexts seen_{kMaxTracked};
+  std::optional<std::uint64_t> hash_;  ///< of the document so far
+  std::string place_;                  ///< where it is, while no duplicate was found
 };
 
 }  // namespace
 
-Result<std::vector<std::string>> ListCorpus(const DataConfig& config) {
-  if (config.paths.empty()) {
-    return MakeError(Code::kInvalid, "data.paths is empty", "name a text file or a folder of them");
+std::string_view FaultName(Fault fault) {
+  switch (fault) {
+    case Fault::kEmpty:
+      return "empty";
+    case Fault::kTooLong:
+      return "over-long";
+    case Fault::kNotUtf8:
+      return "not UTF-8";
+    case Fault::kMalformed:
+      return "malformed";
   }
-  std::vector<std::string> files;
-  for (const std::string& path : config.paths) {
-    std::error_code error;
-    const fs::file_status status = fs::status(path, error);
-    if (!fs::exists(status)) {
-      return MakeError(Code::kNotFound, fmt::format("'{}' does not exist", path),
-                       "check data.paths");
-    }
-    if (fs::is_directory(status)) {
-      LOOM_RETURN_IF_ERROR(AddFolder(path, files));
-    } else {
-      files.push_back(path);
-    }
-  }
-  return files;
+  return "";
 }
 
 std::string CorpusStats::BadLinesText() const {
@@ -174,16 +245,32 @@ std::string CorpusStats::BadLinesText() const {
   return out;
 }
 
-Result<CorpusStats> ReadCorpus(const DataConfig& config,
-                               const std::function<Status(const Document&)>& visit) {
-  CorpusReader reader(config, visit);
-  LOOM_ASSIGN(reader.stats.files, ListCorpus(config));
-  for (const std::string& path : reader.stats.files) {
-    LOOM_ASSIGN(const bool jsonl, IsJsonl(path, config.format));
-    LOOM_ASSIGN(const auto map, MappedFile::Open(path));
-    LOOM_RETURN_IF_ERROR(jsonl ? reader.ReadJsonlFile(path, map.bytes())
-                               : reader.ReadTextFile(path, map.bytes()));
+std::string CorpusStats::Complaints() const {
+  std::string out;
+  if (bad_count > 0) {
+    std::string kinds;
+    for (std::size_t i = 0; i < kNumFaults; ++i) {
+      if (faults[i] == 0) continue;
+      kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", faults[i],
+                           FaultName(static_cast<Fault>(i)));
+    }
+    out = fmt::format("{} bad line{} left out ({})", bad_count, bad_count == 1 ? "" : "s", kinds);
   }
+  if (duplicates > 0) {
+    out += fmt::format("{}{} duplicate document{} (the first: {})", out.empty() ? "" : ", ",
+                       duplicates, duplicates == 1 ? "" : "s", first_duplicate);
+  }
+  return out;
+}
+
+Result<CorpusStats> ReadCorpus(const DataConfig& config,
+                               const std::function<Status(const Document&)>& visit,
+                               const ReadOptions& options) {
+  CorpusReader reader(config, visit, options);
+  LOOM_ASSIGN(reader.stats.files, ListCorpus(config));
+  if (options.progress) reader.CountBytes();
+  for (const std::string& path : reader.stats.files) LOOM_RETURN_IF_ERROR(reader.ReadFile(path));
+  reader.Finish();
   if (reader.stats.documents == 0) {
     std::string listed = "\n" + reader.stats.BadLinesText();
     listed.pop_back();  // the last line's end, or the only one
@@ -194,20 +281,29 @@ Result<CorpusStats> ReadCorpus(const DataConfig& config,
   return std::move(reader.stats);
 }
 
-Result<std::string> ParseJsonlText(std::string_view line) {
+Result<std::string> ParseJsonlText(std::string_view line, Fault* fault) {
+  Fault ignored{};
+  Fault& why = fault == nullptr ? ignored : *fault;
+  why = Fault::kEmpty;
   if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
     return MakeError(Code::kInvalid, "an empty line");
   }
-  LOOM_ASSIGN(
-      const auto value,
-      json::Parse(line, {.max_bytes = line.size(), .max_depth = 32, .max_values = 1 << 16}));
-  if (value.AsObject() == nullptr) {
-    return MakeError(Code::kInvalid, fmt::format("the line is no object but {}", value.KindName()));
+  why = Fault::kMalformed;
+  json::Fault json_fault{};
+  auto value = json::Parse(line, {.max_bytes = line.size(), .max_depth = 32, .max_values = 1 << 16},
+                           &json_fault);
+  if (!value) {
+    if (json_fault == json::Fault::kInvalidUtf8) why = Fault::kNotUtf8;
+    return std::move(value).error();
   }
-  const json::Value* text = value.Find("text");
+  if (value->AsObject() == nullptr) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("the line is no object but {}", value->KindName()));
+  }
+  const json::Value* text = value->Find("text");
   if (text == nullptr) {
     for (const std::string_view other : {"messages", "prompt", "chosen"}) {
-      if (value.Find(other) != nullptr) {
+      if (value->Find(other) != nullptr) {
         return MakeError(Code::kInvalid, fmt::format("a line of another shape: it has the key '{}' "
                                                      "and no 'text'",
                                                      other));
@@ -218,7 +314,10 @@ Result<std::string> ParseJsonlText(std::string_view line) {
   if (text->AsString() == nullptr) {
     return MakeError(Code::kInvalid, fmt::format("'text' is no string but {}", text->KindName()));
   }
-  if (text->AsString()->empty()) return MakeError(Code::kInvalid, "'text' is empty");
+  if (text->AsString()->empty()) {
+    why = Fault::kEmpty;
+    return MakeError(Code::kInvalid, "'text' is empty");
+  }
   return *text->AsString();
 }
 

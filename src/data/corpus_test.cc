@@ -112,6 +112,61 @@ TEST_F(Corpus, ListedBadLinesAreBounded) {
   EXPECT_EQ(stats->bad_lines.size(), kMaxBadLines);
 }
 
+TEST_F(Corpus, PatternsMatchFilesAndFolders) {
+  Put("one/b.txt", "B");
+  Put("two/a.txt", "A");
+  Put("two/c.text", "C");
+  Put("three.txt", "T");
+  config_.paths = {folder_ + "/*.txt", folder_ + "/t[wx]o", folder_ + "/*/?.text"};
+  ASSERT_TRUE(Read().ok());
+  EXPECT_EQ(texts_, (std::vector<std::string>{"T", "A", "C"}));
+  config_.paths = {folder_ + "/*.md"};
+  EXPECT_NE(FirstError().find("*.md' matches nothing"), std::string::npos);
+  config_.paths = {Put("x[1].txt", "a file is a file, whatever its name")};
+  ASSERT_TRUE(Read().ok());
+}
+
+TEST_F(Corpus, FaultsAndDuplicatesAreCountedByKind) {
+  config_.skip_bad = true;
+  config_.max_line_bytes = 40;
+  Put("a.jsonl",
+      "{\"text\": \"x\"}\n{\"text\": \"y\"}\n{\"text\": \"x\"}\n\n{\"text\": \"\"}\n{\"text\": "
+      "\"\xFF\"}\n" +
+          std::string(50, ' ') + "\n{\"text\": 1}\n{\"text\": \"x\"}\n");
+  Put("b.txt", "y");
+  Put("c.txt", "\xC3");
+  const auto stats =
+      ReadCorpus(config_, [](const Document&) -> Status { return {}; }, {.find_duplicates = true});
+  ASSERT_TRUE(stats.ok());
+  EXPECT_EQ(stats->documents, 5U);
+  EXPECT_EQ(stats->duplicates, 3U);
+  EXPECT_TRUE(stats->first_duplicate.ends_with("a.jsonl:3")) << stats->first_duplicate;
+  EXPECT_EQ(stats->Complaints(),
+            "6 bad lines left out (2 empty, 1 over-long, 2 not UTF-8, 1 malformed), 3 duplicate "
+            "documents (the first: " +
+                stats->first_duplicate + ")");
+}
+
+TEST_F(Corpus, ProgressCountsBytesAndCanEndTheRead) {
+  std::string text;
+  while (text.size() < 3 << 20) text += "{\"text\": \"some words to read\"}\n";
+  Put("a.jsonl", text);
+  std::uint64_t last = 0;
+  const auto read = [&](std::uint64_t stop) {
+    return ReadCorpus(config_, [](const Document&) -> Status { return {}; },
+                      {.progress = [&, stop](std::uint64_t done, std::uint64_t total) -> Status {
+                        EXPECT_EQ(total, text.size());
+                        EXPECT_GE(done, last);
+                        last = done;
+                        return done < stop ? Status() : MakeError(Code::kRefused, "stopped");
+                      }});
+  };
+  EXPECT_TRUE(read(1ULL << 40).ok());
+  EXPECT_GT(last, 2U << 20);
+  last = 0;
+  EXPECT_EQ(read(1).error().code, Code::kRefused);
+}
+
 TEST_F(Corpus, MissingAndEmptyPaths) {
   EXPECT_NE(FirstError().find("no .txt or .jsonl file"), std::string::npos);
   config_.paths = {folder_ + "/nothing"};

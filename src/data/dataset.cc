@@ -45,15 +45,19 @@ Status CheckConfig(const DataConfig& config) {
 
 // The corpus as one text: documents with the separator between them.
 Result<CorpusStats> ReadJoined(const DataConfig& config,
-                               const std::function<Status(const Document&)>& piece) {
+                               const std::function<Status(const Document&)>& piece,
+                               const ReadOptions& options = {}) {
   bool first = true;
-  return ReadCorpus(config, [&](const Document& document) -> Status {
-    if (!first && !config.separator.empty()) {
-      LOOM_RETURN_IF_ERROR(piece({config.separator, document.file, document.line}));
-    }
-    first = false;
-    return piece(document);
-  });
+  return ReadCorpus(
+      config,
+      [&](const Document& document) -> Status {
+        if (!first && document.begins && !config.separator.empty()) {
+          LOOM_RETURN_IF_ERROR(piece({config.separator, document.file, document.line}));
+        }
+        first = false;
+        return piece(document);
+      },
+      options);
 }
 
 // What the first pass over a corpus learns.
@@ -89,11 +93,13 @@ Result<FirstPass> RunFirstPass(const DataConfig& config) {
     LOOM_ASSIGN(pass.tokenizer, NamedTokenizer(config.tokenizer));
   }
   std::vector<bool> seen(Tokenizer::kMaxVocab);
-  LOOM_ASSIGN(pass.stats, ReadJoined(config, [&](const Document& piece) -> Status {
-                pass.characters += CountCodePoints(piece.text);
-                if (chars) CollectCharacters(piece.text, seen);
-                return {};
-              }));
+  LOOM_ASSIGN(pass.stats, ReadJoined(config,
+                                     [&](const Document& piece) -> Status {
+                                       pass.characters += CountCodePoints(piece.text);
+                                       if (chars) CollectCharacters(piece.text, seen);
+                                       return {};
+                                     },
+                                     {.find_duplicates = true}));
   if (chars) {
     std::vector<char32_t> characters;
     for (std::size_t c = 0; c < seen.size(); ++c) {
@@ -150,10 +156,15 @@ Status EncodeCorpus(const DataConfig& config, const FirstPass& first, const Toke
 // Counts what a sink sees.
 class Counter {
  public:
-  explicit Counter(std::uint32_t vocab) : counts_(vocab) {}
+  explicit Counter(const Tokenizer& tokenizer)
+      : begin_(tokenizer.BeginId().value_or(-1)), counts_(tokenizer.vocab_size()) {}
   void Add(bool val, std::span<const std::int32_t> ids) {
     (val ? val_tokens : train_tokens) += ids.size();
-    for (const std::int32_t id : ids) ++counts_[static_cast<std::size_t>(id)];
+    for (const std::int32_t id : ids) {
+      ++counts_[static_cast<std::size_t>(id)];
+      doubled_begins += id == begin_ && last_ == begin_ ? 1 : 0;
+      last_ = id;
+    }
   }
   double Entropy() const {
     const double total = static_cast<double>(train_tokens + val_tokens);
@@ -167,8 +178,11 @@ class Counter {
   }
   std::uint64_t train_tokens = 0;
   std::uint64_t val_tokens = 0;
+  std::uint64_t doubled_begins = 0;
 
  private:
+  std::int32_t begin_;
+  std::int32_t last_ = -2;  // no id, and not the begin_ of a tokenizer without one
   std::vector<std::uint64_t> counts_;
 };
 
@@ -180,6 +194,7 @@ DataReport MakeReport(FirstPass& first, const Counter& counter) {
   report.characters = first.characters;
   report.train_tokens = counter.train_tokens;
   report.val_tokens = counter.val_tokens;
+  report.doubled_begins = counter.doubled_begins;
   report.unigram_entropy = counter.Entropy();
   return report;
 }
@@ -248,7 +263,7 @@ Result<DataReport> BuildDataset(const DataConfig& config, const std::string& fol
   const std::uint32_t vocab = first.tokenizer->vocab_size();
   ShardWriter train(folder, "train", vocab, config.shard_tokens);
   ShardWriter val(folder, "val", vocab, config.shard_tokens);
-  Counter counter(vocab);
+  Counter counter(*first.tokenizer);
   LOOM_RETURN_IF_ERROR(
       EncodeCorpus(config, first, [&](bool to_val, std::span<const std::int32_t> ids) {
         counter.Add(to_val, ids);
@@ -322,7 +337,7 @@ Result<DataReport> CheckData(const DataConfig& config, std::uint32_t context,
   DataConfig lenient = config;
   lenient.skip_bad = true;
   LOOM_ASSIGN(auto first, RunFirstPass(lenient));
-  Counter counter(first.tokenizer->vocab_size());
+  Counter counter(*first.tokenizer);
   const std::size_t wanted = static_cast<std::size_t>(context) * num_samples + 1;
   std::vector<std::int32_t> head;
   LOOM_RETURN_IF_ERROR(
@@ -344,13 +359,29 @@ Result<DataReport> CheckData(const DataConfig& config, std::uint32_t context,
   return report;
 }
 
+std::string DataReport::Complaints() const {
+  std::string out = corpus.Complaints();
+  if (doubled_begins > 0) {
+    out += fmt::format("{}{} begin-of-text tokens right behind another one",
+                       out.empty() ? "" : ", ", doubled_begins);
+  }
+  return out;
+}
+
 std::string DataReport::ToText() const {
   std::string out = fmt::format("files      {}\ndocuments  {}\nbytes      {}\ncharacters {}\n",
                                 corpus.files.size(), corpus.documents, corpus.bytes, characters);
   out += fmt::format("tokenizer  {}, vocabulary {}\ntokens     {} train, {} validation\n",
                      TokenizerKindName(tokenizer), vocab_size, train_tokens, val_tokens);
-  out += fmt::format("unigram entropy {:.4f} nats a token\nbad lines  {}\n", unigram_entropy,
-                     corpus.bad_count);
+  out += fmt::format("unigram entropy {:.4f} nats a token\n", unigram_entropy);
+  out += fmt::format(
+      "duplicates {}{}\ndoubled begin-of-text {}\nbad lines  {}\n", corpus.duplicates,
+      corpus.duplicates == 0 ? "" : fmt::format(" (the first: {})", corpus.first_duplicate),
+      doubled_begins, corpus.bad_count);
+  for (std::size_t i = 0; i < kNumFaults; ++i) {
+    if (corpus.faults[i] == 0) continue;
+    out += fmt::format("  {} of them {}\n", corpus.faults[i], FaultName(static_cast<Fault>(i)));
+  }
   out += corpus.BadLinesText();
   for (std::size_t i = 0; i < samples.size(); ++i) {
     out += fmt::format("--- sample {} ---\n{}\n", i, ReplaceInvalidUtf8(samples[i]));
@@ -375,7 +406,13 @@ std::string DataReport::ToJson() const {
                                  {"train_tokens", train_tokens},
                                  {"val_tokens", val_tokens},
                                  {"unigram_entropy", unigram_entropy},
+                                 {"duplicates", corpus.duplicates},
+                                 {"doubled_begins", doubled_begins},
                                  {"bad_count", corpus.bad_count},
+                                 {"empty", corpus.faults[0]},
+                                 {"over_long", corpus.faults[1]},
+                                 {"not_utf8", corpus.faults[2]},
+                                 {"malformed", corpus.faults[3]},
                                  {"bad_lines", std::move(bad)},
                                  {"samples", std::move(decoded)}});
 }

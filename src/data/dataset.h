@@ -25,10 +25,13 @@ struct DataReport {
   std::uint64_t characters = 0;
   std::uint64_t train_tokens = 0;
   std::uint64_t val_tokens = 0;
+  std::uint64_t doubled_begins = 0;  ///< begin-of-text tokens right behind another one
   double unigram_entropy = 0;        ///< of the whole corpus, nats a token
   std::vector<std::string> samples;  ///< first training windows, decoded (CheckData only)
   std::vector<ShardFile> train_files, val_files;  ///< BuildDataset only
 
+  /// What is odd about the corpus, a line; empty when nothing is.
+  std::string Complaints() const;
   std::string ToText() const;
   std::string ToJson() const;  ///< one object, one line
 };

@@ -84,6 +84,7 @@ class BpeTokenizer final : public Tokenizer {
     return EncodeAll(text, text::SpecialTokens::kAdd);
   }
   std::string Decode(std::span<const std::int32_t> ids) const override { return bpe_->Decode(ids); }
+  std::optional<std::int32_t> BeginId() const override { return bpe_->BeginId(); }
   std::string ToJson() const override { return json_; }
 
  private:

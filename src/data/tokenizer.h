@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,6 +53,8 @@ class Tokenizer {
   /// The bytes of the ids; not always valid UTF-8 for `bytes` (see ReplaceInvalidUtf8 in
   /// base/utf8.h for showing them). Ids outside the vocabulary give U+FFFD.
   virtual std::string Decode(std::span<const std::int32_t> ids) const = 0;
+  /// The id of the token that a text begins with, where there is one.
+  virtual std::optional<std::int32_t> BeginId() const { return std::nullopt; }
   /// tokenizer.json; the same bytes for the same tokenizer. Of a `bpe` the text that was read.
   virtual std::string ToJson() const = 0;
 };

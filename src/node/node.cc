@@ -161,10 +161,14 @@ Status Node::Host(const train::RunFile& file, const std::string& name,
         fmt::format("Made your owner key at {}. Keep a copy (loom owner --backup FILE): it signs "
                     "runs and invites.",
                     owner_path));
-  LOOM_ASSIGN(
-      run_, MakeRun(file, options_.dir,
-                    {name, owner, key_.public_key(), reactor_.WallSeconds(), std::move(co_owners),
-                     [&](const train::RunSpec& spec) { return ProbeInThread(spec, file.local); }}));
+  LOOM_ASSIGN(run_,
+              MakeRun(file, options_.dir,
+                      {name, owner, key_.public_key(), reactor_.WallSeconds(), std::move(co_owners),
+                       [&](const train::RunSpec& spec) { return ProbeInThread(spec, file.local); },
+                       [this](const data::DataReport& report) {
+                         if (const std::string odd = report.Complaints(); !odd.empty())
+                           Say("Corpus: " + odd + ".");
+                       }}));
   return folder_.SetGenesis(run_->genesis.Encode());
 }
 

@@ -72,6 +72,7 @@ Result<collab::SyncConfig> ReadAmendment(ByteView before, ByteView after) {
 Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const Founding& founding) {
   const std::string folder = DataPath(dir);
   LOOM_ASSIGN(const data::DataReport report, data::BuildDataset(file.spec.data, folder));
+  if (founding.report) founding.report(report);
   Run run;
   run.spec = file.spec;
   LOOM_RETURN_IF_ERROR(train::FitVocab(run.spec, report.vocab_size));

@@ -34,6 +34,8 @@ struct Founding {
   std::vector<crypto::PublicKey> co_owners = {};
   /// Exact mode: the founder's gradient of the run's shapes (R27).
   std::function<Result<Hash>(const train::RunSpec&)> probe = {};
+  /// Told about the corpus when it has been read.
+  std::function<void(const data::DataReport&)> report = {};
 };
 
 /// Builds the data under `dir`, draws the first weights, makes and signs the genesis record.

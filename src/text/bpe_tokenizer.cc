@@ -230,6 +230,17 @@ std::int32_t BpeTokenizer::IdOf(std::string_view token) const {
   return model_.vocab().Find(bytes ? std::string_view(*bytes) : token);
 }
 
+std::optional<std::int32_t> BpeTokenizer::BeginId() const {
+  if (!before_.empty()) return before_.front();
+  for (const std::string_view usual :
+       {"<|begin_of_text|>", "<|startoftext|>", "<s>", "<bos>", "[BOS]"}) {
+    for (const AddedToken& added : added_) {
+      if (added.special && added.content == usual) return added.id;
+    }
+  }
+  return std::nullopt;
+}
+
 bool BpeTokenizer::lossless() const {
   if (nfc_) return false;
   for (std::size_t b = 0; b < 256; ++b) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,6 +43,8 @@ class BpeTokenizer {
   std::uint32_t vocab_size() const { return vocab_size_; }
   /// kNone of Vocab when there is no token spelled so.
   std::int32_t IdOf(std::string_view token) const;
+  /// What the post-processor puts first, else a special token of the usual spellings.
+  std::optional<std::int32_t> BeginId() const;
   const BpeModel& model() const { return model_; }
   const std::vector<AddedToken>& added_tokens() const { return added_; }
   /// Whether every text comes back from its ids: no normalizer, and a symbol for every byte.

@@ -56,8 +56,9 @@ const std::vector<Key>& Table() {
        "Standard deviation of the first matrices", 1e-6, 1},
 
       {"data", "paths", SLOT(spec.data.paths), false,
-       "Text files, jsonl files with a `text`, or folders of these; read when the run begins, "
-       "later only to repair its data"},
+       "Text files, jsonl files, folders or patterns (*.txt) of these, also packed (.gz, .zst); "
+       "read "
+       "when the run begins, later only to repair its data"},
       {"data",
        "format",
        SLOT(spec.data.format),
