@@ -76,6 +76,34 @@ TEST_F(OwnerTest, R14OrdersChangeTheSettingsOfALivingRun) {
   }
 }
 
+// Every peer begins anew after an order; who was paused stays so.
+TEST_F(OwnerTest, R14AnOrderDoesNotWakeWhoIsPaused) {
+  WorldOptions options = SmallWorld(12);
+  options.peers = 3;
+  options.config.rounds = 12;
+  Watched world(options);
+  for (std::size_t i = 0; i < 3; ++i) world.Start(i);
+  ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 3; }, 100s));
+  ASSERT_TRUE(world
+                  .Ask(2,
+                       [&](Peer& p, Time now, Effects& out) {
+                         p.Pause(true, now, out);
+                         return Status{};
+                       })
+                  .ok());
+  ASSERT_TRUE(
+      world.RunUntil([&] { return world.PeerAt(0).chain().head().body.members.size() == 2; }, 60s));
+  const Round alone = world.audit().rounds();
+  Order(world, 0, std::nullopt, "rounds 20");
+  EXPECT_TRUE(Finish(world, 20));
+  EXPECT_TRUE(world.PeerAt(2).told().paused);
+  for (Round r = alone + 1; r <= 20; ++r) {
+    for (const auto& c : world.audit().At(r).body.contributions) {
+      EXPECT_NE(c.peer, world.IdOf(2)) << "round " << r;
+    }
+  }
+}
+
 TEST_F(OwnerTest, R14AStrangersOrderAndAnOldOneAreRefused) {
   Watched world(SmallWorld(5));
   for (std::size_t i = 0; i < 3; ++i) world.Start(i);

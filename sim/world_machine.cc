@@ -39,8 +39,10 @@ void World::Carry(Node& node, Effects effects) {
       CutWork(node);
     } else if (std::holds_alternative<collab::Reload>(effect)) {
       AtNode(now_, node, [this, &node] {
+        const collab::Told told = node.peer->told();
         End(node);
         Start(node.index);
+        Call(node, [&](Peer& p, Effects& out) { p.TellAgain(told, now_, out); });
       });
     } else if (const auto* serve = std::get_if<collab::Serve>(&effect)) {
       AtNode(now_ + 1ms, node, [this, &node, serve = *serve] {

@@ -1,7 +1,7 @@
 """A committed round of 4 Loom peers beside what other systems take for as many values, interleaved: each pass runs
 everyone once for some rounds, so that a busy moment of the machine meets them all. What is compared is not the same
 service: Gloo survives no fault and encrypts nothing; torchft survives, unencrypted, with fp32; hivemind sends 8 bits;
-Loom encrypts, agrees by votes, and has the state and the record on disk."""
+Flower has one server and starts a process for each client's work; Loom encrypts, agrees by votes, and has the state and the record on disk."""
 import json
 import os
 import re
@@ -20,8 +20,8 @@ def last_list(text: str) -> list:
     return json.loads(lines[-1]) if lines else []
 
 
-def python_peer(script: str, *arguments: str) -> list:
-    ran = subprocess.run([sys.executable, os.path.join(HERE, script), str(VALUES), str(ROUNDS), *arguments],
+def python_peer(script: str, *arguments: str, python: str = sys.executable, rounds: int = ROUNDS) -> list:
+    ran = subprocess.run([python, os.path.join(HERE, script), str(VALUES), str(rounds), *arguments],
                          capture_output=True, text=True, timeout=400)
     seconds = last_list(ran.stdout)
     if not seconds:
@@ -38,7 +38,8 @@ def loom(swarm_bench: str) -> dict:
 
 
 def main() -> None:
-    swarm_bench, passes = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 3
+    swarm_bench, flower = sys.argv[1:3]
+    passes = int(sys.argv[3]) if len(sys.argv) > 3 else 3
     all_seconds: dict = {}
     for _ in range(passes):
         with tempfile.TemporaryDirectory() as folder:
@@ -46,6 +47,7 @@ def main() -> None:
             found["gloo all-reduce"] = python_peer("gloo_all_reduce.py", os.path.join(folder, "store"))
             found["torchft DiLoCo"] = python_peer("torchft_diloco.py")
             found["hivemind, 8 bit"] = python_peer("hivemind_averaging.py")
+            found["Flower FedAvg"] = python_peer("flower_fedavg.py", python=flower, rounds=2)
         for name, seconds in found.items():
             all_seconds.setdefault(name, []).extend(seconds)
     own = statistics.median(all_seconds["loom, beyond the work"])

@@ -2,9 +2,12 @@
 #include "app/folders.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <vector>
+
+#include "store/file_system.h"
 
 namespace loom::app {
 namespace fs = std::filesystem;
@@ -48,6 +51,13 @@ Result<FreshFolder> FreshFolder::Make(const std::string& path) {
 FreshFolder::~FreshFolder() {
   if (path_.empty()) return;
   std::error_code ignored;
+  if (fs::is_empty(path_, ignored)) {
+    if (!was_there_) fs::remove(path_, ignored);
+    return;
+  }
+  store::PosixFileSystem disk;
+  const auto lock = disk.Lock(path_ + "/lock", std::to_string(::getpid()));
+  if (!lock || (!own_ && fs::exists(path_ + "/genesis", ignored))) return;
   std::vector<fs::path> inside;
   for (const auto& entry : fs::directory_iterator(path_, ignored)) inside.push_back(entry.path());
   for (const fs::path& path : inside) fs::remove_all(path, ignored);

@@ -30,6 +30,7 @@ Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& pr
   process.node.say = [&out](const std::string& line) { out.SayLine(line); };
   process.node.progress = [&out](const std::string& line) { out.Progress(line); };
   LOOM_ASSIGN(const std::unique_ptr<node::Node> node, node::Node::Open(std::move(process.node)));
+  folder.Own();
   LOOM_RETURN_IF_ERROR(prepare(*node));
   LOOM_RETURN_IF_ERROR(node->Listen());
   if (interrupted.load()) {

@@ -1,6 +1,7 @@
 #include "base/memory.h"
 
 #include <fmt/core.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <charconv>
@@ -66,6 +67,12 @@ Error NoMemory(std::string_view what, std::uint64_t needed, std::uint64_t availa
                                           MemoryText(needed), MemoryText(available)),
       "loom train RUN.TOML --dry-run says what a run takes; use a smaller model or batch, or a "
       "machine with more memory");
+}
+
+void ReleaseFreeMemory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
 }
 
 std::string MemoryText(std::uint64_t bytes) {

@@ -1,4 +1,5 @@
-// How much memory this process may still take, for errors that come before the kernel's.
+// How much memory this process may still take, for errors that come before the kernel's; and giving
+// back what it no longer needs.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,9 @@ std::uint64_t AvailableOf(std::string_view meminfo);
 
 /// kLimit for `what`, naming the bytes it needs, those that there are, and what to do.
 Error NoMemory(std::string_view what, std::uint64_t needed, std::uint64_t available);
+
+/// Gives what is free in this process's heap back to the system; milliseconds.
+void ReleaseFreeMemory();
 
 /// "512 kB", "1.9 GB".
 std::string MemoryText(std::uint64_t bytes);

@@ -1,6 +1,7 @@
 #include "collab/chain.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "crypto/hash.h"
 
@@ -180,8 +181,7 @@ void Chain::ThinOut(Round round) {
 }
 
 std::vector<Record> Chain::TakeRecords() && {
-  records_.erase(records_.begin());
-  return std::move(records_);
+  return {std::make_move_iterator(records_.begin() + 1), std::make_move_iterator(records_.end())};
 }
 
 void Chain::Keep(Record record) {

@@ -3,6 +3,7 @@
 // R10).
 #pragma once
 
+#include <deque>
 #include <map>
 #include <set>
 #include <vector>
@@ -85,7 +86,7 @@ class Chain {
   Round last_reset_ = 0;
   std::size_t num_tiles_;
   const Signer* signer_;
-  std::vector<Record> records_;
+  std::deque<Record> records_;
   Round thinned_ = 1;  ///< records from here on are whole, and genesis
   std::set<PeerId> ever_;
   std::set<PeerId> banned_;

@@ -56,6 +56,12 @@ struct PeerOptions {
   std::uint64_t session = 0;
 };
 
+/// What its owner has told a peer to do.
+struct Told {
+  bool paused = false;
+  bool leaving = false;
+};
+
 /// What the disk held at start.
 struct PeerRestore {
   std::vector<Record> records;  ///< after genesis, in order
@@ -143,6 +149,9 @@ class Peer {
   void Leave(Time now, Effects& out);
   /// False: it is so already.
   bool Pause(bool pause, Time now, Effects& out);
+  Told told() const { return {paused_, leaving_since_.has_value()}; }
+  /// After Start, to the peer that takes another one's place (Reload).
+  void TellAgain(const Told& told, Time now, Effects& out);
 
   // R14, peer_reset.cc: what owners want
   /// Spreads an order; whoever leads puts it into a record. Errors: it is no owner's, out of its

@@ -92,6 +92,11 @@ void Peer::Leave(Time now, Effects& out) {
   AfterMachine(now, out);
 }
 
+void Peer::TellAgain(const Told& told, Time now, Effects& out) {
+  if (told.paused) Pause(true, now, out);
+  if (told.leaving) Leave(now, out);
+}
+
 bool Peer::Pause(bool pause, Time now, Effects& out) {
   if (paused_ == pause) return false;
   paused_ = pause;

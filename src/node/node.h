@@ -234,6 +234,7 @@ class Node final : public net::TransportEvents {
   std::optional<NodeEnd> end_;
   bool stopping_ = false;
   bool finish_after_round_ = false;
+  collab::Told told_;  ///< while a new core is started in the old one's place
 
   // bootstrap
   std::set<PeerId> up_;

@@ -286,6 +286,7 @@ void Node::StartPeer() {
 // Behind all writes of the old core, and on the compute thread behind all its jobs.
 void Node::ReloadPeer() {
   if (stopping_ || !peer_) return;
+  told_ = peer_->told();
   peer_.reset();
   ++core_life_;
   running_work_.clear();
@@ -320,6 +321,7 @@ void Node::PeerRestored(Result<collab::PeerRestore> restored) {
   peer_->Start(reactor_.Now(), effects);
   tokens_reported_ = peer_->applied().body.tokens;
   for (const PeerId& p : up_) peer_->OnPeerUp(p, reactor_.Now(), effects);
+  peer_->TellAgain(std::exchange(told_, {}), reactor_.Now(), effects);
   Carry(std::move(effects));
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "node/interfaces.h"
 #include "node/node.h"
 
@@ -141,6 +142,8 @@ void Node::OnPeerDown(const PeerId& peer, net::DownReason reason, const std::str
   Step([&](collab::Peer& core, Time now, collab::Effects& out) {
     core.OnPeerDown(peer, refused, now, out);
   });
+  // Its buffers were megabytes, and lie between what stays.
+  (void)storage_->Post([] { ReleaseFreeMemory(); });
 }
 
 void Node::OnFrame(const PeerId& peer, net::Channel, net::Frame frame) {
