@@ -222,6 +222,7 @@ TEST(SwarmTest, R19ABadContributionIsExcludedAndItsPeerNamed) {
     });
   };
   EXPECT_TRUE(named("peer 3: excluded", "not finite"));
+  EXPECT_FALSE(world.Alive(3)) << "it ends: no work of five rounds succeeded";
   EXPECT_TRUE(named("of peer 1", "tile"));
   EXPECT_FALSE(collab::IsMember(world.audit().At(0).body.members, world.IdOf(3)));
 }

@@ -69,6 +69,8 @@ void World::Carry(Node& node, Effects effects) {
             Kill(node.index);
           }
         });
+      } else if (failed && node.poisoned) {
+        AtNode(now_, node, [this, &node] { Kill(node.index); });  // it says why, and ends
       } else if (failed && node.peer->View(now_).failure != Code::kRefused) {
         audit_->Fail(fmt::format("peer {} failed: {}", node.index, e.text));
       }

@@ -147,6 +147,14 @@ void Args::Option(const std::string& name, const std::string& value_name, std::u
                   const std::string& help) {
   Add(state_.app, name, value_name, out, help, true)->check(WholeNumber());
 }
+void Args::Option(const std::string& name, const std::string& value_name,
+                  std::optional<std::uint64_t>& out, const std::string& help) {
+  state_.app
+      .add_option_function<std::uint64_t>(
+          name, [&out](std::uint64_t value) { out = value; }, help)
+      ->option_text(value_name)
+      ->check(WholeNumber());
+}
 void Args::Size(const std::string& name, std::uint64_t& out, const std::string& help) {
   state_.app
       .add_option_function<std::string>(

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,9 @@ class Args {
               const std::string& help, Need need = Need::kOptional);
   void Option(const std::string& name, const std::string& value_name, std::uint64_t& out,
               const std::string& help);
+  /// Stays empty when it is not given.
+  void Option(const std::string& name, const std::string& value_name,
+              std::optional<std::uint64_t>& out, const std::string& help);
   /// Bytes, also as "2M" (powers of 1000).
   void Size(const std::string& name, std::uint64_t& out, const std::string& help);
   void Option(const std::string& name, const std::string& value_name, double& out,

@@ -3,6 +3,9 @@
 
 #include <fmt/core.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "app/peer_folder_source.h"
 #include "net/control_socket.h"
 
@@ -24,8 +27,14 @@ std::string TextOf(const json::Value& value, std::string_view key) {
 
 }  // namespace
 
-Result<json::Value> AskPeer(const std::string& dir, const json::Object& request, Duration limit) {
-  auto line = net::ControlRequest(dir + "/control.sock", json::Dump(json::Value(request)), limit);
+Result<json::Value> AskPeer(const std::string& dir, json::Object request, Duration limit) {
+  if (const char* key = std::getenv("LOOM_OWNER_KEY"); key != nullptr && *key != '\0') {
+    std::error_code ignored;
+    request.emplace_back("owner_key",
+                         json::Value(std::filesystem::absolute(key, ignored).string()));
+  }
+  auto line = net::ControlRequest(dir + "/control.sock",
+                                  json::Dump(json::Value(std::move(request))), limit);
   if (!line) {
     if (line.error().code != Code::kNotFound) return std::move(line).error();
     if (const auto holder = FolderHolder(dir)) {

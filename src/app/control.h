@@ -12,7 +12,7 @@ namespace loom::app {
 /// The answer's object. Errors: kNotFound when no peer runs in the folder (with how to start it),
 /// kConflict when it is still starting, kTimeout when it is frozen or busy for `limit`, else what
 /// the peer said.
-Result<json::Value> AskPeer(const std::string& dir, const json::Object& request,
+Result<json::Value> AskPeer(const std::string& dir, json::Object request,
                             Duration limit = std::chrono::seconds(10));
 
 }  // namespace loom::app

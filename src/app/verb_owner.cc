@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "app/control.h"
@@ -22,7 +24,7 @@ using namespace std::chrono_literals;
 struct Options {
   std::string dir;
   std::string set;
-  std::uint64_t from = UINT64_MAX;
+  std::optional<std::uint64_t> from;
   std::uint64_t wait = 8;
   std::string peer;
   std::uint64_t seconds = 7 * 24 * 3600;
@@ -34,7 +36,7 @@ struct Options {
 
 /// "optim.lr=1e-4,sync.rounds=500" as run.toml has it.
 Result<std::string> TomlOf(const std::string& set) {
-  std::string toml;
+  std::map<std::string, std::string> tables;
   for (std::size_t at = 0; at < set.size();) {
     const std::size_t end = std::min(set.find(',', at), set.size());
     const std::string one = set.substr(at, end - at);
@@ -45,8 +47,10 @@ Result<std::string> TomlOf(const std::string& set) {
       return MakeError(Code::kInvalid, fmt::format("'{:.60}' is not TABLE.KEY=VALUE", one),
                        "for example: optim.lr=1e-4,sync.rounds=500");
     }
-    toml += fmt::format("[{}]\n{}\n", one.substr(0, dot), one.substr(dot + 1));
+    tables[one.substr(0, dot)] += one.substr(dot + 1) + "\n";
   }
+  std::string toml;
+  for (const auto& [name, lines] : tables) toml += fmt::format("[{}]\n{}", name, lines);
   return toml;
 }
 
@@ -60,12 +64,12 @@ std::string Text(const json::Value& object, std::string_view key) {
   return found != nullptr && found->AsString() != nullptr ? *found->AsString() : "";
 }
 
-Status Order(const Options& options, bool revert) {
+Status Order(const Options& options) {
   LOOM_ASSIGN(const std::string dir, FindPeerFolder(options.dir));
   LOOM_ASSIGN(const std::string toml, TomlOf(options.set));
   const json::Object request{{"verb", json::Value("order")},
                              {"toml", toml.empty() ? json::Value() : json::Value(toml)},
-                             {"revert", revert ? json::Value(options.from) : json::Value()}};
+                             {"revert", options.from ? json::Value(*options.from) : json::Value()}};
   auto asked = AskPeer(dir, request);
   if (!asked) {
     return toml.empty() ? std::move(asked).error() : std::move(asked).error().Context(options.set);
@@ -89,7 +93,7 @@ Status Amend(const Options& options) {
     return MakeError(Code::kInvalid, "nothing to change",
                      "for example: loom amend optim.lr=1e-4,sync.rounds=500 --dir loom-run-1");
   }
-  return Order(options, false);
+  return Order(options);
 }
 
 void Show(const json::Value& view, Output& out) {
@@ -167,7 +171,7 @@ Status Reset(const Options& options) {
 }
 
 Status Continue(const Options& options) {
-  if (options.from != UINT64_MAX) return Order(options, true);
+  if (options.from) return Order(options);
   if (!options.set.empty()) {
     return MakeError(Code::kInvalid, "--set goes with --from ROUND",
                      "to change settings alone: loom amend KEY=VALUE");

@@ -12,6 +12,7 @@
 #include "app/one_process.h"
 #include "app/output.h"
 #include "app/passive_wait.h"
+#include "app/peer_folder_source.h"
 #include "app/peer_process.h"
 #include "app/plan_output.h"
 #include "app/print.h"
@@ -38,6 +39,10 @@ Status TrainHere(const Options& options, train::RunFile run) {
   const std::atomic<bool>& cut = InterruptFlag();
   const std::string dir =
       ChooseFolder(options.dir.empty() ? run.local.dir : options.dir, options.run_toml);
+  if (IsPeerFolder(dir)) {
+    return MakeError(Code::kConflict, fmt::format("{} is a peer's folder", dir),
+                     "give another --dir; without --one-process loom train goes on with that one");
+  }
   LOOM_RETURN_IF_ERROR(MakeFolder(dir));
   LOOM_RETURN_IF_ERROR(ConfigureCompute(run.spec.determinism, run.local));
   LOOM_ASSIGN(const data::DataReport report, data::BuildDataset(run.spec.data, dir + "/data"));
@@ -103,6 +108,11 @@ Status Train(const Options& options) {
   WaitPassively(ComputeThreads(run.spec.determinism, run.local));
   LOOM_RETURN_IF_ERROR(CheckRange("--workers", options.workers, 1, 1024));
   LOOM_RETURN_IF_ERROR(CheckRange("--peers", options.peers, 1, 1024));
+  if (options.workers != 1 && !options.one_process) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("--workers {} goes with --one-process", options.workers),
+                     "the workers of a run are [sync] workers in run.toml");
+  }
   if (options.dry_run) {
     const PlanOptions plan{.peers = static_cast<std::uint32_t>(options.peers), .measure = true};
     return PrintPlan(run, plan, options.json);

@@ -333,6 +333,7 @@ void Peer::OnRoundMessage(const PeerId& from, const DecisionId& id, Message& mes
 
 void Peer::AfterMachine(Time now, Effects& out) {
   if (restarting_ || rewind_token_ != 0) return;
+  ConsiderFailedWork(out);
   if (machine_ && machine_->decided() && record_token_ == 0 &&
       chain_.rounds() < machine_->id().round) {
     Decided(now, out);

@@ -207,6 +207,7 @@ class Peer {
 
   // peer_step.cc: from a decided round to the next one
   void Decided(Time now, Effects& out);
+  void ConsiderFailedWork(Effects& out);
   void Advance(Time now, Effects& out);
   void Applied(const Status& status, Time now, Effects& out);
   void BeginRound(Time now, Effects& out);
@@ -325,6 +326,7 @@ class Peer {
   std::deque<Duration> exchange_times_;
   double loss_ = 0;
   float grad_norm_ = 0;
+  std::uint32_t failed_works_ = 0;  ///< rounds in a row in which no own work succeeded
   float learning_rate_ = 0;
   Round measured_round_ = 0;  ///< whose loss_ and so on these are
 

@@ -21,9 +21,31 @@ void Peer::Decided(Time now, Effects& out) {
   grad_norm_ = machine_->grad_norm();
   learning_rate_ = machine_->learning_rate();
   LearnExchangeTime(std::max<Duration>(machine_->exchange_time(now), 1ms));
+  if (machine_->worked()) failed_works_ = 0;
+  if (machine_->failed_work() != nullptr) ++failed_works_;
   record_token_ = ids_.Take();
   out.push_back(Persist{record_token_, AppendRecord{chain_.head().Encode()}});
   Advance(now, out);
+}
+
+// Who never has anything to contribute ends with the reason, instead of going through the run's
+// rounds. Alone it does so before such a round is decided; in exact mode one that is skipped is
+// right (R26).
+void Peer::ConsiderFailedWork(Effects& out) {
+  constexpr std::uint32_t kMostInARow = 5;
+  if (!machine_ || machine_->decided() || machine_->failed_work() == nullptr) return;
+  const bool alone = chain_.head().body.members.size() == 1 && !chain_.config().exact;
+  if (!alone && failed_works_ + 1 < kMostInARow) return;
+  const Error& last = *machine_->failed_work();
+  Fail(MakeError(last.code,
+                 alone ? fmt::format("the work of round {} failed: {}", machine_->id().round,
+                                     last.message)
+                       : fmt::format("the work of {} rounds in a row failed, the last time: {}",
+                                     kMostInARow, last.message),
+                 last.hint.empty() ? "if the loss has diverged: a smaller lr in [optim]; of a run "
+                                     "that had a good state, loom continue --from ROUND"
+                                   : last.hint),
+       out);
 }
 
 // One step towards the newest record: apply what is held, fetch what is not, begin what is due.

@@ -130,6 +130,9 @@ class RoundMachine {
   /// Mean loss of the contributions in the set, in nats; 0 before it is fixed.
   double loss() const;
   float grad_norm() const { return grad_norm_; }
+  /// Some of the own work is done; or none is, and why the last of it failed.
+  bool worked() const { return worked_; }
+  const Error* failed_work() const { return worked_ || !failed_work_ ? nullptr : &*failed_work_; }
   float learning_rate() const { return learning_rate_; }
 
  private:
@@ -306,6 +309,8 @@ class RoundMachine {
   Time exchange_since_{};
   Duration work_time_{};
   float grad_norm_ = 0;
+  bool worked_ = false;
+  std::optional<Error> failed_work_;
   float learning_rate_ = 0;
   std::optional<Plan> plan_;
   std::set<Hash> reported_;

@@ -54,6 +54,7 @@ void RoundMachine::OnWorkDone(const Task& task, WorkResult result, Time now, Eff
     return;
   }
   if (!result.work) {
+    failed_work_ = result.work.error();
     out.push_back(Tell{{Event::Kind::kProblem, id().round, env_.self,
                         fmt::format("own work left out: {}", result.work.error().ToString())}});
     for (const WorkOrder& order : task.orders) {
@@ -72,6 +73,11 @@ void RoundMachine::OnWorkDone(const Task& task, WorkResult result, Time now, Eff
     }
     StartWork(out);
     return;
+  }
+  if (work.not_finite.empty()) {
+    worked_ = true;
+  } else {
+    failed_work_ = MakeError(Code::kInvalid, "a gradient is not finite");
   }
   Own own;
   own.commitment.id = id();

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <thread>
 
 #include "base/fd.h"
 
@@ -191,7 +192,7 @@ Result<std::unique_ptr<ControlServer>> ControlServer::Listen(Reactor& reactor, c
   ::fchmod(fd, 0600);
   if (::bind(fd, where.raw(), sizeof where.address) != 0) return Failure("bind", path, errno);
   ::chmod(path.c_str(), 0600);
-  if (::listen(fd, 16) != 0) return Failure("listen on", path, errno);
+  if (::listen(fd, 128) != 0) return Failure("listen on", path, errno);
   auto impl = std::make_shared<Impl>(reactor, path, std::move(handler));
   impl->door = std::move(door);
   impl->Accept(0);
@@ -206,9 +207,20 @@ Result<std::string> ControlRequest(const fs::path& path, const std::string& requ
   }
   ShortPath where;
   LOOM_RETURN_IF_ERROR(ShortPath::Make(path, where));
-  const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (socket.fd < 0) return Failure("open a socket for", path, errno);
-  if (::connect(socket.fd, where.raw(), sizeof where.address) != 0) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto late = [&] {
+    return MakeError(Code::kTimeout, fmt::format("the peer in {} did not answer within {:.0f} s",
+                                                 path.parent_path().string(), Seconds(timeout)));
+  };
+  // A peer that stands still takes no calls, and then its queue is full: no event tells of a place.
+  while (::connect(socket.fd, where.raw(), sizeof where.address) != 0) {
+    if (errno == EAGAIN || errno == EINTR) {
+      if (std::chrono::steady_clock::now() >= deadline) return late();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      continue;
+    }
     if (errno == ENOENT || errno == ECONNREFUSED) {
       return MakeError(Code::kNotFound,
                        fmt::format("no peer runs in {}", path.parent_path().string()),
@@ -216,16 +228,11 @@ Result<std::string> ControlRequest(const fs::path& path, const std::string& requ
     }
     return Failure("connect to", path, errno);
   }
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
   const auto wait = [&](short what) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
     pollfd p{socket.fd, what, 0};
     return left.count() > 0 && ::poll(&p, 1, static_cast<int>(left.count())) == 1;
-  };
-  const auto late = [&] {
-    return MakeError(Code::kTimeout, fmt::format("the peer in {} did not answer within {:.0f} s",
-                                                 path.parent_path().string(), Seconds(timeout)));
   };
   std::string out = request + "\n";
   while (!out.empty()) {

@@ -19,6 +19,12 @@ Result<Hash> ProbeInThread(const train::RunSpec& spec, const train::LocalConfig&
   return probe;
 }
 
+Status CheckDevice(const train::LocalConfig& local) {
+  LOOM_ASSIGN(const tensor::Device device, tensor::ParseDevice(local.device));
+  LOOM_RETURN_IF_ERROR(tensor::ResolveDevice(device));
+  return {};
+}
+
 Status ConfigureCompute(const train::RunSpec& spec, const train::LocalConfig& local) {
   std::uint32_t threads = spec.determinism.threads != 0 ? spec.determinism.threads : local.threads;
   if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency() / 2);

@@ -6,6 +6,8 @@
 
 namespace loom::node {
 
+/// kNotFound for a device that is not here.
+Status CheckDevice(const train::LocalConfig& local);
 /// Sets up libtorch for the calling thread as the run wants it.
 Status ConfigureCompute(const train::RunSpec& spec, const train::LocalConfig& local);
 /// train::ProbeKernels in a thread of its own: thread counts of libtorch belong to the calling one.

@@ -63,6 +63,7 @@ Result<ControlRequest> ParseControlRequest(std::string_view line) {
   }
   request.peer = TextIn(*parsed, "peer");
   request.step = TextIn(*parsed, "step");
+  request.owner_key = TextIn(*parsed, "owner_key");
   const json::Value* behind = parsed->Find("leave_behind");
   request.leave_behind = behind != nullptr && behind->AsBool() != nullptr && *behind->AsBool();
   return request;

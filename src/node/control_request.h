@@ -32,6 +32,7 @@ struct ControlRequest {
   std::optional<Round> revert;           ///< kOrder: back to the state after this round
   std::string peer;                      ///< kDelegate: how a member's id begins
   std::string step;                      ///< kReset: seal, view, commit or cancel
+  std::string owner_key;                 ///< path of the owner's key; empty: the peer's own choice
   bool leave_behind = false;             ///< kReset, commit: without those who hold newer rounds
 };
 

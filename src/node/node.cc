@@ -103,6 +103,7 @@ Result<std::unique_ptr<Node>> Node::Open(NodeOptions options) {
     }
   }
   LOOM_RETURN_IF_ERROR(CheckAnnounce(options.local.announce));
+  LOOM_RETURN_IF_ERROR(CheckDevice(options.local));
   LOOM_ASSIGN(store::PeerFolder folder,
               store::PeerFolder::Open(
                   Disk(), options.dir,

@@ -86,7 +86,8 @@ class Node final : public net::TransportEvents {
   Result<std::vector<std::uint16_t>> Listen();
   /// A signed invite with this node's addresses. Requires an owner's key, or an owner's delegation,
   /// and Listen.
-  Result<std::string> MakeInvite(std::int64_t seconds, std::uint32_t uses);
+  Result<std::string> MakeInvite(std::int64_t seconds, std::uint32_t uses,
+                                 const std::string& owner_key = {});
 
   /// Runs until the peer stops or fails, or Interrupt was called.
   Result<NodeEnd> Live();
@@ -117,16 +118,16 @@ class Node final : public net::TransportEvents {
   void OnControl(const std::string& line, const net::ControlServer::Reply& reply);
 
   // node_owner.cc: what the run's owner asks (R14)
-  Result<crypto::SigningKey> OwnerKey() const;
+  Result<crypto::SigningKey> OwnerKey(const std::string& named = {}) const;
   Result<json::Object> TakeOrder(const ControlRequest& request);
-  Result<json::Object> Reset(const std::string& step, bool leave_behind);
+  Result<json::Object> Reset(const ControlRequest& request);
   json::Object ResetJson() const;
 
   // node_invite.cc: who may come in
   Result<collab::Admission> CheckInvite(const std::string& token, const collab::Chain& chain) const;
   std::optional<std::string> AdmitPeer(const net::PeerInfo& peer) const;
   void OnDelegation(const swarm::Delegation& delegation);
-  Status DelegateTo(const std::string& peer, std::int64_t seconds);
+  Status DelegateTo(const ControlRequest& request);
 
   // node_checkup.cc: whether the others reach this peer, asked by loom doctor
   void BeginCheckup(net::ControlServer::Reply reply);

@@ -42,7 +42,7 @@ void Node::OnControl(const std::string& line, const net::ControlServer::Reply& r
     case Verb::kCheckup:
       break;
     case Verb::kInvite:
-      if (auto invite = MakeInvite(request->seconds, request->uses); !invite) {
+      if (auto invite = MakeInvite(request->seconds, request->uses, request->owner_key); !invite) {
         answer(invite.error());
       } else {
         answer(json::Object{{"ok", json::Value(true)}, {"invite", json::Value(*invite)}});
@@ -52,10 +52,10 @@ void Node::OnControl(const std::string& line, const net::ControlServer::Reply& r
       answer(TakeOrder(*request));
       return;
     case Verb::kReset:
-      answer(Reset(request->step, request->leave_behind));
+      answer(Reset(*request));
       return;
     case Verb::kDelegate:
-      if (const Status done = DelegateTo(request->peer, request->seconds); !done) {
+      if (const Status done = DelegateTo(*request); !done) {
         answer(done.error());
       } else {
         answer(json::Object{{"ok", json::Value(true)}});

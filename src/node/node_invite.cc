@@ -8,8 +8,9 @@
 
 namespace loom::node {
 
-Result<std::string> Node::MakeInvite(std::int64_t seconds, std::uint32_t uses) {
-  const auto owner = OwnerKey();
+Result<std::string> Node::MakeInvite(std::int64_t seconds, std::uint32_t uses,
+                                     const std::string& owner_key) {
+  const auto owner = OwnerKey(owner_key);
   const std::int64_t now = reactor_.WallSeconds();
   const bool delegated = !owner && delegation_ && delegation_->until > now;
   if (!owner && !delegated) return owner.error();
@@ -36,8 +37,9 @@ Result<std::string> Node::MakeInvite(std::int64_t seconds, std::uint32_t uses) {
   return swarm::EncodeInvite(made);
 }
 
-Status Node::DelegateTo(const std::string& peer, std::int64_t seconds) {
-  LOOM_ASSIGN(const crypto::SigningKey owner, OwnerKey());
+Status Node::DelegateTo(const ControlRequest& request) {
+  const std::string& peer = request.peer;
+  LOOM_ASSIGN(const crypto::SigningKey owner, OwnerKey(request.owner_key));
   const collab::Member* found = nullptr;
   for (const collab::Member& m : peer_->chain().head().body.members) {
     if (peer.empty() || !m.id.Hex().starts_with(peer)) continue;
@@ -51,8 +53,8 @@ Status Node::DelegateTo(const std::string& peer, std::int64_t seconds) {
     return MakeError(Code::kNotFound, fmt::format("no member's id begins with '{:.64}'", peer),
                      "loom status lists the members");
   }
-  const swarm::Delegation delegation =
-      swarm::MakeDelegation(owner, run_->id, found->key, reactor_.WallSeconds() + seconds, true);
+  const swarm::Delegation delegation = swarm::MakeDelegation(
+      owner, run_->id, found->key, reactor_.WallSeconds() + request.seconds, true);
   if (found->id == key_.id()) {
     OnDelegation(delegation);
     return {};

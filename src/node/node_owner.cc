@@ -7,12 +7,12 @@
 
 namespace loom::node {
 
-Result<crypto::SigningKey> Node::OwnerKey() const {
-  LOOM_ASSIGN(crypto::SigningKey owner, crypto::SigningKey::Load(OwnerKeyPath()));
+Result<crypto::SigningKey> Node::OwnerKey(const std::string& named) const {
+  const std::string path = named.empty() ? OwnerKeyPath() : named;
+  LOOM_ASSIGN(crypto::SigningKey owner, crypto::SigningKey::Load(path));
   const auto& owners = run_->content.owners;
   if (std::find(owners.begin(), owners.end(), owner.public_key()) == owners.end()) {
-    return MakeError(Code::kRefused,
-                     fmt::format("the key in {} does not own this run", OwnerKeyPath()),
+    return MakeError(Code::kRefused, fmt::format("the key in {} does not own this run", path),
                      "do this where the run was made, or set LOOM_OWNER_KEY to an owner's key");
   }
   return owner;
@@ -20,7 +20,7 @@ Result<crypto::SigningKey> Node::OwnerKey() const {
 
 // Changed settings, a round to go back to, or both.
 Result<json::Object> Node::TakeOrder(const ControlRequest& request) {
-  LOOM_ASSIGN(const crypto::SigningKey owner, OwnerKey());
+  LOOM_ASSIGN(const crypto::SigningKey owner, OwnerKey(request.owner_key));
   collab::Order order;
   order.number = peer_->chain().head().body.orders + 1;
   order.revert = request.revert;
@@ -31,6 +31,17 @@ Result<json::Object> Node::TakeOrder(const ControlRequest& request) {
     const std::string text = train::CanonicalSpec(after);
     if (text == AsText(peer_->chain().settings()) && !order.revert) {
       return MakeError(Code::kInvalid, "the run has these settings already");
+    }
+    const collab::Body& head = peer_->chain().head().body;
+    const std::uint64_t done = after.sync.exact ? head.steps : head.round;
+    if (after.sync.rounds != before.sync.rounds && after.sync.rounds != 0 &&
+        after.sync.rounds <= done) {
+      return MakeError(
+          Code::kInvalid,
+          fmt::format("sync.rounds = {}: the run has done {}", after.sync.rounds, done),
+          fmt::format("{} or more ends it there for all; loom finish and loom leave "
+                      "end one peer",
+                      done + 1));
     }
     order.settings = ToBytes(AsBytes(text));
   }
@@ -68,9 +79,10 @@ json::Object Node::ResetJson() const {
 }
 
 // "seal", then "view" as often as wanted, then "commit" until the era has begun, or "cancel".
-Result<json::Object> Node::Reset(const std::string& step, bool leave_behind) {
+Result<json::Object> Node::Reset(const ControlRequest& request) {
+  const std::string& step = request.step;
   if (step == "view") return ResetJson();
-  LOOM_ASSIGN(const crypto::SigningKey owner, OwnerKey());
+  LOOM_ASSIGN(const crypto::SigningKey owner, OwnerKey(request.owner_key));
   Status done;
   if (step == "seal" || step == "cancel") {
     collab::Seal seal;
@@ -82,7 +94,7 @@ Result<json::Object> Node::Reset(const std::string& step, bool leave_behind) {
       done = seal.end ? core.EndReset(seal, now, out) : core.BeginReset(seal, now, out);
     });
   } else if (step == "commit") {
-    LOOM_ASSIGN(collab::ResetDraft draft, peer_->DraftReset(leave_behind));
+    LOOM_ASSIGN(collab::ResetDraft draft, peer_->DraftReset(request.leave_behind));
     draft.record.owner = owner.Sign(draft.is_reset ? collab::kResetDomain : collab::kCertifyDomain,
                                     draft.record.hash.View());
     Step([&](collab::Peer& core, Time now, collab::Effects& out) {

@@ -105,7 +105,7 @@ class PendingCheckpoint {
   std::vector<std::unique_ptr<HashedFile>> extras_;
 };
 
-inline constexpr std::size_t kMaxExtras = 256;
+inline constexpr std::size_t kMaxExtras = 2048;
 inline constexpr std::size_t kDefaultKeptCheckpoints = 2;
 
 /// The checkpoints of one peer's folder. Owner thread: the storage thread (spans are read there, so

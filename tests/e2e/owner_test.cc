@@ -56,9 +56,11 @@ TEST_F(Owning, TheRunReturnsToAnOlderRound) {
   const std::vector<Peer*> all = Three();
   ASSERT_TRUE(UntilRound(all, 8, 3));
   const std::uint64_t target = all[0]->round - 2;
-  const Ended ended = Run({"continue", "--from", std::to_string(target), "--dir", all[0]->dir});
+  const Ended ended =
+      Run({"continue", "--from", std::to_string(target), "--dir", all[0]->dir, "--json"});
   ASSERT_EQ(ended.code, 0) << ended.log;
-  ASSERT_TRUE(UntilRound(all, target + 8, 3));
+  ASSERT_FALSE(ended.said.empty());
+  ASSERT_TRUE(UntilRound(all, *ended.said[0].Find("round")->AsUnsigned() + 8, 3));
   ExpectOneHistory();
   const app::FolderRecords records = Records(*all[1]);
   const auto order = std::ranges::find_if(
@@ -113,14 +115,14 @@ TEST_F(Owning, AMemberInvitesWhileTheOwnerIsAway) {
   const Setting no_key{{}, {"LOOM_OWNER_KEY=" + Path("nobody.pem")}};
   Peer& second = Join("second", host.invite, no_key);
   ASSERT_TRUE(UntilRound({&host, &second}, 2, 2));
-  EXPECT_NE(Run({"invite", "--dir", second.dir}).code, 0);
+  EXPECT_NE(Run({"invite", "--dir", second.dir}, 30s, no_key).code, 0);
   const Ended wrong = Run({"delegate", "zz", "--dir", host.dir});
   EXPECT_NE(wrong.code, 0);
   EXPECT_NE(wrong.log.find("no member's id begins"), std::string::npos) << wrong.log;
   ASSERT_EQ(Run({"delegate", second.id.substr(0, 12), "--dir", host.dir}).code, 0);
   Ended invite;
   ASSERT_TRUE(Until("the delegation", [&] {
-    invite = Run({"invite", "--dir", second.dir, "--json"});
+    invite = Run({"invite", "--dir", second.dir, "--json"}, 30s, no_key);
     return invite.code == 0 && !invite.said.empty();
   }));
   Kill(second);  // the word is on disk

@@ -90,26 +90,37 @@ TEST_F(WrongWays, BesideARunningPeer) {
   ASSERT_TRUE(UntilRound({&host, &second}, 2, 2));
   const std::string run = Path("run.toml");
   const auto way = [](const std::string& name, std::vector<std::string> arguments, int code,
-                      std::vector<std::string> says) {
-    return Way{name, std::move(arguments), code, std::move(says)};
+                      std::vector<std::string> says, std::vector<std::string> environment = {}) {
+    return Way{name, std::move(arguments), code, std::move(says), std::move(environment)};
   };
+  const std::vector<std::string> no_key{"LOOM_OWNER_KEY=" + Path("nobody.pem")};
   Try({way("a folder in use, hosted", {"host", run, "--dir", host.dir}, 11,
            {host.dir, "in use by process"}),
        way("a folder in use, joined", {"join", "--dir", second.dir}, 11, {"in use by process"}),
        way("its own invite", {"join", host.invite, "--dir", host.dir}, 11, {"in use by process"}),
        way("joined twice", {"join", host.invite, "--dir", second.dir}, 11, {"in use by process"}),
        way("an invite that is used up", {"join", host.invite, "--dir", Path("third")}, 10, {"use"}),
-       way("an invite without the owner's key", {"invite", "--dir", second.dir}, 4, {"nobody.pem"}),
+       way("an invite without the owner's key", {"invite", "--dir", second.dir}, 4, {"nobody.pem"},
+           no_key),
        way("an amendment without the owner's key", {"amend", "optim.lr=1e-4", "--dir", second.dir},
-           4, {"nobody.pem"}),
+           4, {"nobody.pem"}, no_key),
        way("a reset without the owner's key", {"continue", "--yes", "--dir", second.dir}, 4,
-           {"nobody.pem"}),
+           {"nobody.pem"}, no_key),
        way("a setting that cannot change", {"amend", "model.layers=9", "--dir", host.dir}, 3,
            {"layers"}),
        way("a setting without a number", {"amend", "optim.lr=abc", "--dir", host.dir}, 3,
            {"optim.lr=abc"}),
        way("a setting out of range", {"amend", "optim.lr=-1", "--dir", host.dir}, 3,
            {"optim.lr", "-1", "0 .. 10"}),
+       way("an end before the present round", {"amend", "sync.rounds=1", "--dir", host.dir}, 3,
+           {"sync.rounds = 1", "the run has done"}),
+       way("back to no round", {"continue", "--from", "18446744073709551615", "--dir", host.dir}, 3,
+           {"18446744073709551615"}),
+       way("one process in a peer's folder",
+           {"train", Toml("five.toml", "rounds = 0", "rounds = 5"), "--one-process", "--dir",
+            host.dir},
+           11, {host.dir, "a peer's folder"}),
+       way("workers of no process", {"train", run, "--workers", "4"}, 3, {"--workers 4"}),
        way("no setting", {"amend", "nonsense", "--dir", host.dir}, 3,
            {"'nonsense'", "TABLE.KEY=VALUE"}),
        way("back to a round to come", {"continue", "--from", "999999", "--dir", host.dir}, 3,
