@@ -8,6 +8,7 @@
 
 #include "app/measure.h"
 #include "app/output.h"
+#include "base/memory.h"
 #include "data/dataset.h"
 #include "train/plan.h"
 
@@ -38,10 +39,13 @@ Status PrintPlan(train::RunFile run, const PlanOptions& options, bool json) {
   train::PlanInput input{.peers = options.peers};
   input.link_up = static_cast<double>(run.local.max_up);
   input.link_down = static_cast<double>(run.local.max_down);
-  if (options.measure) {
+  LOOM_ASSIGN(train::RunPlan plan, train::PlanRun(run.spec, run.local, input));
+  const std::uint64_t available = AvailableMemory();
+  const bool fits = plan.total - plan.base <= available;
+  if (options.measure && fits) {
     LOOM_ASSIGN(input.tokens_per_second, MeasureTraining(run.spec, run.local));
+    LOOM_ASSIGN(plan, train::PlanRun(run.spec, run.local, input));
   }
-  LOOM_ASSIGN(const train::RunPlan plan, train::PlanRun(run.spec, run.local, input));
   Output out(json);
   out.Event({{"parameters", json::Value(plan.parameters)},
              {"weights", json::Value(plan.weights)},
@@ -52,6 +56,7 @@ Status PrintPlan(train::RunFile run, const PlanOptions& options, bool json) {
              {"activations", json::Value(plan.activations)},
              {"base", json::Value(plan.base)},
              {"total", json::Value(plan.total)},
+             {"fits", json::Value(fits)},
              {"bytes_up_per_round", json::Value(plan.bytes_up_per_round)},
              {"bytes_down_per_round", json::Value(plan.bytes_down_per_round)},
              {"tokens_per_round", json::Value(plan.tokens_per_round)},
@@ -66,6 +71,12 @@ Status PrintPlan(train::RunFile run, const PlanOptions& options, bool json) {
       "base {}: total {}",
       bytes(plan.weights), bytes(plan.gradients), bytes(plan.inner), bytes(plan.outer),
       bytes(plan.encoded), bytes(plan.activations), bytes(plan.base), bytes(plan.total));
+  if (!fits) {
+    out.Say(
+        "             more than this machine has left ({}): a smaller batch, accumulation, fewer "
+        "workers or a smaller model",
+        bytes(available));
+  }
   out.Say("per round    {} up, {} down, {} tokens", bytes(plan.bytes_up_per_round),
           bytes(plan.bytes_down_per_round), HumanCount(plan.tokens_per_round));
   if (input.tokens_per_second > 0) {

@@ -88,6 +88,7 @@ struct PeerView {
   PeerState state = PeerState::kStarting;
   std::string reason;
   Code failure = Code::kInternal;  ///< of a failed one
+  std::string hint;                ///< what its owner can do
   Head head;                       ///< last committed and applied
   std::uint64_t tokens = 0;
   PeerId leader;
@@ -299,6 +300,7 @@ class Peer {
   PeerState state_ = PeerState::kStarting;
   std::string reason_;
   Code failure_ = Code::kInternal;  ///< of a failed one
+  std::string hint_;                ///< and what to do
   bool started_ = false;
   bool fence_ = true;  ///< after a start: first hear how far the others saw this key
   Time fence_asked_{};

@@ -35,8 +35,9 @@ void Peer::Fail(const Error& error, Effects& out) {
   machine_.reset();
   state_ = PeerState::kFailed;
   failure_ = error.code;
-  reason_ = error.ToString();
-  out.push_back(Tell{{Event::Kind::kStopped, state_round_, env_.self, reason_}});
+  reason_ = error.message;
+  hint_ = error.hint;
+  out.push_back(Tell{{Event::Kind::kStopped, state_round_, env_.self, error.ToString()}});
 }
 
 // Behind its own newest record, with nobody to fetch the way to it from.
@@ -214,6 +215,7 @@ PeerView Peer::View(Time now) const {
   view.state = state_;
   view.reason = reason_;
   view.failure = failure_;
+  view.hint = hint_;
   view.head = HeadOf(applied());
   view.tokens = applied().body.tokens;
   view.members = applied().body.members;

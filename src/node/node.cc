@@ -302,7 +302,7 @@ void Node::Tick() {
     if (peer_->state() == collab::PeerState::kStopped ||
         peer_->state() == collab::PeerState::kFailed) {
       const collab::PeerView view = peer_->View(now);
-      Stop({view.state, view.reason, view.failure});
+      Stop({view.state, view.reason, view.failure, view.hint});
     }
   } else {
     BootstrapTick();
