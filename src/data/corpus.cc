@@ -46,8 +46,7 @@ class TextFile {
     const std::size_t zero = piece->find('\0');
     const std::size_t invalid = FindInvalidUtf8(*piece);
     const std::size_t bad = std::min(zero, invalid);
-    const auto* end = piece->data() + std::min(bad, piece->size());
-    line_ += static_cast<std::uint64_t>(std::count(piece->data(), end, '\n'));
+    line_ += static_cast<std::uint64_t>(std::ranges::count(piece->substr(0, bad), '\n'));
     if (bad == std::string_view::npos) {
       offset_ += piece->size();
       return piece;

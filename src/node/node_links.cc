@@ -24,6 +24,7 @@ void Node::RefreshOwnAddresses(Time now) {
   if (own == own_addresses_) return;
   own_addresses_ = std::move(own);
   std::vector<std::string> texts;
+  texts.reserve(own_addresses_.size());
   for (const swarm::Address& address : own_addresses_) texts.push_back(address.ToString());
   transport_->SetAnnounce(std::move(texts));
 }
