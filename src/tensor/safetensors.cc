@@ -6,10 +6,10 @@
 #include <bit>
 #include <cstring>
 #include <limits>
-#include <unordered_set>
 
 #include "base/json.h"
 #include "base/utf8.h"
+#include "tensor/floats.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is read in place");
 
@@ -28,7 +28,6 @@ constexpr DTypeRow kDTypes[] = {
     {DType::kI16, "I16", 2},   {DType::kI8, "I8", 1},     {DType::kU8, "U8", 1},
     {DType::kBool, "BOOL", 1},
 };
-constexpr std::string_view kMetadataKey = "__metadata__";
 constexpr std::uint64_t kMaxU64 = std::numeric_limits<std::uint64_t>::max();
 constexpr json::Limits kHeaderLimits{
     .max_bytes = kMaxSafetensorsHeader, .max_depth = 4, .max_values = 4'000'000};
@@ -64,23 +63,6 @@ SafetensorsFault FromJsonFault(json::Fault fault) {
     default:
       return SafetensorsFault::kInvalidJson;
   }
-}
-
-/// shape x element size in bytes; false when it does not fit 64 bits.
-bool ByteSize(const std::vector<std::uint64_t>& shape, DType dtype, std::uint64_t& bytes) {
-  bytes = DTypeSize(dtype);
-  bool overflow = false;
-  bool empty = false;
-  for (const std::uint64_t dim : shape) {
-    empty = empty || dim == 0;
-    if (dim != 0 && bytes > kMaxU64 / dim) {
-      overflow = true;
-    } else if (dim != 0) {
-      bytes *= dim;
-    }
-  }
-  if (empty) bytes = 0;
-  return !overflow;
 }
 
 struct Entry {
@@ -189,18 +171,23 @@ Status CheckLayout(std::vector<Entry>& entries, ByteView buffer, const Refusal& 
   return {};
 }
 
-float HalfToFloat(std::uint16_t half) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16;
-  const std::uint32_t exponent = (half >> 10) & 0x1FU;
-  const std::uint32_t mantissa = half & 0x3FFU;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000U | (mantissa << 13));
-  if (exponent != 0)
-    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
-  const float tiny = static_cast<float>(mantissa) * 0x1p-24F;
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(tiny));
-}
-
 }  // namespace
+
+bool ByteSize(const std::vector<std::uint64_t>& shape, DType dtype, std::uint64_t& bytes) {
+  bytes = DTypeSize(dtype);
+  bool overflow = false;
+  bool empty = false;
+  for (const std::uint64_t dim : shape) {
+    empty = empty || dim == 0;
+    if (dim != 0 && bytes > kMaxU64 / dim) {
+      overflow = true;
+    } else if (dim != 0) {
+      bytes *= dim;
+    }
+  }
+  if (empty) bytes = 0;
+  return !overflow;
+}
 
 std::string_view DTypeName(DType dtype) { return RowOf(dtype).name; }
 std::size_t DTypeSize(DType dtype) { return RowOf(dtype).size; }
@@ -290,7 +277,7 @@ Result<SafetensorsContent> ParseSafetensors(ByteView file, SafetensorsFault* fau
   SafetensorsContent content;
   std::vector<Entry> entries;
   for (const auto& [name, value] : *parsed->AsObject()) {
-    if (name == kMetadataKey) {
+    if (name == kSafetensorsMetadata) {
       LOOM_ASSIGN(content.metadata, ReadMetadata(value, refuse));
     } else {
       LOOM_ASSIGN(auto entry, ReadEntry(name, value, refuse));
@@ -304,6 +291,14 @@ Result<SafetensorsContent> ParseSafetensors(ByteView file, SafetensorsFault* fau
   return content;
 }
 
+Status CheckWeightType(const TensorView& tensor) {
+  if (IsWeightType(tensor.dtype)) return {};
+  return MakeError(Code::kInvalid,
+                   fmt::format("tensor '{}' is {}, weights must be F32, BF16 or F16", tensor.name,
+                               DTypeName(tensor.dtype)),
+                   "convert the model to one of these types first");
+}
+
 Result<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   LOOM_ASSIGN(auto map, MappedFile::Open(path));
   auto content = ParseSafetensors(map.bytes());
@@ -311,74 +306,10 @@ Result<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   return SafetensorsFile(std::move(map), std::move(content).value());
 }
 
-Result<Bytes> SafetensorsHeader(std::span<const TensorView> tensors,
-                                std::span<const std::pair<std::string, std::string>> metadata) {
-  json::Object header;
-  if (!metadata.empty()) {
-    json::Object texts;
-    for (const auto& [key, text] : metadata) texts.emplace_back(key, text);
-    header.emplace_back(kMetadataKey, std::move(texts));
-  }
-  std::unordered_set<std::string> names;
-  std::uint64_t at = 0;
-  for (const TensorView& t : tensors) {
-    if (t.name == kMetadataKey || !names.insert(t.name).second) {
-      return MakeError(Code::kInvalid,
-                       fmt::format("tensor name '{}' is reserved or used twice", t.name));
-    }
-    std::uint64_t bytes = 0;
-    if (!ByteSize(t.shape, t.dtype, bytes) || bytes != t.data.size()) {
-      return MakeError(Code::kInvalid, fmt::format("tensor '{}' has {} bytes of data, its shape "
-                                                   "needs {}",
-                                                   t.name, t.data.size(), bytes));
-    }
-    json::Array shape;
-    for (const std::uint64_t dim : t.shape) shape.emplace_back(dim);
-    header.emplace_back(t.name, json::Object{{"dtype", DTypeName(t.dtype)},
-                                             {"shape", std::move(shape)},
-                                             {"data_offsets", json::Array{at, at + bytes}}});
-    at += bytes;
-  }
-  std::string text = json::Dump(json::Value(std::move(header)));
-  text.append((64 - (sizeof(std::uint64_t) + text.size()) % 64) % 64, ' ');
-  if (text.size() > kMaxSafetensorsHeader) {
-    return MakeError(Code::kLimit, fmt::format("a safetensors header of {} bytes is over {}",
-                                               text.size(), kMaxSafetensorsHeader));
-  }
-  const std::uint64_t size = text.size();
-  Bytes out(sizeof size + text.size());
-  std::memcpy(out.data(), &size, sizeof size);
-  std::memcpy(out.data() + sizeof size, text.data(), text.size());
-  return out;
-}
-
-Status WriteSafetensors(const std::string& path, std::span<const TensorView> tensors,
-                        std::span<const std::pair<std::string, std::string>> metadata) {
-  LOOM_ASSIGN(const Bytes header, SafetensorsHeader(tensors, metadata));
-  std::vector<ByteView> pieces{header};
-  for (const TensorView& t : tensors) pieces.push_back(t.data);
-  return WriteFileAtomic(path, pieces);
-}
-
 Status ToFloat32(const TensorView& tensor, std::span<float> out) {
   LOOM_CHECK(out.size() == tensor.Numel(), "{} elements into {}", tensor.Numel(), out.size());
-  const std::byte* from = tensor.data.data();
-  if (tensor.dtype == DType::kF32) {
-    if (!out.empty()) std::memcpy(out.data(), from, tensor.data.size());
-    return {};
-  }
-  if (tensor.dtype != DType::kBF16 && tensor.dtype != DType::kF16) {
-    return MakeError(Code::kInvalid,
-                     fmt::format("tensor '{}' is {}, weights must be F32, BF16 or F16", tensor.name,
-                                 DTypeName(tensor.dtype)));
-  }
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    std::uint16_t raw = 0;
-    std::memcpy(&raw, from + 2 * i, sizeof raw);
-    out[i] = tensor.dtype == DType::kF16
-                 ? HalfToFloat(raw)
-                 : std::bit_cast<float>(static_cast<std::uint32_t>(raw) << 16);
-  }
+  LOOM_RETURN_IF_ERROR(CheckWeightType(tensor));
+  ReadFloats(tensor, 0, out);
   return {};
 }
 

@@ -21,6 +21,8 @@ enum class DType : std::uint8_t { kF32, kBF16, kF16, kF64, kI64, kI32, kI16, kI8
 std::string_view DTypeName(DType dtype);  ///< the name in the file, e.g. "BF16"
 std::size_t DTypeSize(DType dtype);       ///< bytes of an element
 std::optional<DType> ParseDType(std::string_view name);
+/// shape x element size in bytes; false when it does not fit 64 bits.
+bool ByteSize(const std::vector<std::uint64_t>& shape, DType dtype, std::uint64_t& bytes);
 
 /// Why a file was refused. The error's message starts with the fault's name.
 enum class SafetensorsFault : std::uint8_t {
@@ -44,6 +46,7 @@ enum class SafetensorsFault : std::uint8_t {
 std::string_view SafetensorsFaultName(SafetensorsFault fault);
 
 inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;
+inline constexpr std::string_view kSafetensorsMetadata = "__metadata__";
 
 struct TensorView {
   std::string name;
@@ -89,6 +92,17 @@ Result<Bytes> SafetensorsHeader(std::span<const TensorView> tensors,
 Status WriteSafetensors(const std::string& path, std::span<const TensorView> tensors,
                         std::span<const std::pair<std::string, std::string>> metadata = {});
 
+/// The same for weights in F32, BF16 or F16, each as it is or all in one of these, converted piece
+/// by piece: it takes some megabytes of memory, whatever the size. What is in the format already
+/// stays bit for bit. Errors name tensor and element: a value that is not finite, or too large for
+/// dtype.
+Status WriteWeights(const std::string& path, std::span<const TensorView> tensors,
+                    std::optional<DType> dtype,
+                    std::span<const std::pair<std::string, std::string>> metadata = {});
+Error NotFiniteError(std::string_view tensor, std::size_t element);
+
+/// kInvalid unless the tensor is F32, BF16 or F16.
+Status CheckWeightType(const TensorView& tensor);
 /// Converts F32, BF16 or F16 data to fp32 (exactly). out.size() must be Numel().
 Status ToFloat32(const TensorView& tensor, std::span<float> out);
 

@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <optional>
+
+#include "base/file.h"
+#include "tensor/floats.h"
 
 namespace loom::tensor {
 namespace {
@@ -154,6 +159,86 @@ TEST(Safetensors, HalfFormatsBecomeExactFloats) {
   EXPECT_EQ(out[0], 1.0F);
   EXPECT_EQ(out[1], -3.0F);
   EXPECT_FALSE(ToFloat32({"i", DType::kI16, {2}, AsBytes(std::span(bf16))}, out).ok());
+}
+
+TEST(Floats, EveryNumberOf16BitsSurvivesTheWayThroughFp32) {
+  for (std::uint32_t bits = 0; bits <= 0xFFFFU; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    if (std::isnan(HalfToFloat(half))) {
+      EXPECT_TRUE(std::isnan(HalfToFloat(FloatToHalf(HalfToFloat(half))))) << bits;
+    } else {
+      EXPECT_EQ(FloatToHalf(HalfToFloat(half)), half) << bits;
+    }
+    if (std::isnan(Bf16ToFloat(half))) {
+      EXPECT_TRUE(std::isnan(Bf16ToFloat(FloatToBf16(Bf16ToFloat(half))))) << bits;
+    } else {
+      EXPECT_EQ(FloatToBf16(Bf16ToFloat(half)), half) << bits;
+    }
+  }
+}
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+TEST(Floats, NarrowingRoundsToTheNearestAndTiesToEven) {
+  // Between every two neighbours of fp16: below, at and above the middle.
+  for (std::uint16_t low = 0; low < 0x7BFFU; ++low) {
+    const auto high = static_cast<std::uint16_t>(low + 1);
+    const float middle = (HalfToFloat(low) + HalfToFloat(high)) / 2;
+    EXPECT_EQ(FloatToHalf(middle), low % 2 == 0 ? low : high);
+    EXPECT_EQ(FloatToHalf(std::nextafter(middle, 0.0F)), low);
+    EXPECT_EQ(FloatToHalf(-std::nextafter(middle, kInfinity)), high | 0x8000U);
+  }
+  EXPECT_EQ(FloatToHalf(65519.996F), 0x7BFFU);
+  EXPECT_EQ(FloatToHalf(65520.0F), 0x7C00U) << "infinite";
+  for (std::uint16_t low = 0; low < 0x7F7FU; ++low) {
+    const auto high = static_cast<std::uint16_t>(low + 1);
+    const float middle = std::bit_cast<float>((std::uint32_t{low} << 16) | 0x8000U);
+    EXPECT_EQ(FloatToBf16(middle), low % 2 == 0 ? low : high);
+    EXPECT_EQ(FloatToBf16(std::nextafter(middle, 0.0F)), low);
+    EXPECT_EQ(FloatToBf16(-std::nextafter(middle, kInfinity)), high | 0x8000U);
+  }
+  EXPECT_EQ(FloatToBf16(std::numeric_limits<float>::max()), 0x7F80U) << "infinite";
+}
+
+TEST(Safetensors, WeightsAreWrittenInTheFormatAskedFor) {
+  const std::string path = ::testing::TempDir() + "loom_weights.safetensors";
+  std::vector<float> values(600'001);  // more than two pieces
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = std::sin(static_cast<float>(i)) * 3.0F;
+  const std::vector<TensorView> tensors = {
+      {"a", DType::kF32, {values.size()}, std::as_bytes(std::span(values))},
+      {"none", DType::kF32, {0, 4}, {}}};
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    SCOPED_TRACE(DTypeName(dtype));
+    ASSERT_TRUE(WriteWeights(path, tensors, dtype).ok());
+    const auto file = SafetensorsFile::Open(path);
+    ASSERT_TRUE(file.ok()) << file.error().ToString();
+    const TensorView* a = file->Find("a");
+    ASSERT_NE(a, nullptr);
+    EXPECT_EQ(a->dtype, dtype);
+    std::vector<float> read(values.size());
+    ASSERT_TRUE(ToFloat32(*a, read).ok());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      float want = values[i];
+      if (dtype == DType::kBF16) want = Bf16ToFloat(FloatToBf16(want));
+      if (dtype == DType::kF16) want = HalfToFloat(FloatToHalf(want));
+      ASSERT_EQ(read[i], want) << i;
+    }
+    // Once more, as it is: the same file.
+    ASSERT_TRUE(WriteWeights(path + "2", file->content().tensors, std::nullopt).ok());
+    EXPECT_EQ(ReadFile(path, 1 << 24).value(), ReadFile(path + "2", 1 << 24).value());
+  }
+  const auto error = [&](float bad, DType dtype) {
+    values[300'000] = bad;
+    const Status written = WriteWeights(path + "3", tensors, dtype);
+    EXPECT_FALSE(std::filesystem::exists(path + "3")) << "nothing is left behind";
+    EXPECT_FALSE(std::filesystem::exists(path + "3.tmp"));
+    return written.ok() ? "ok" : written.error().message;
+  };
+  EXPECT_EQ(error(70000.0F, DType::kF16),
+            "tensor 'a' is 70000 at element 300000, too large for F16");
+  EXPECT_EQ(error(std::numeric_limits<float>::infinity(), DType::kF32),
+            "tensor 'a' has a value that is not finite at element 300000");
 }
 
 }  // namespace
