@@ -1,6 +1,7 @@
 // config.json of a Hugging Face folder: what is accepted is written back in a form that means the
 // same model.
 #include "fuzz/fuzz.h"
+#include "model/family.h"
 #include "train/hf_folder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -20,6 +21,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 void loom::fuzz::MakeSeeds(Seeds& seeds) {
   seeds.Add("nano.json", train::HfConfigJson(model::Preset("nano").value()));
+  for (const model::FamilyTraits& family : model::Families()) {
+    model::ModelConfig config = model::Preset("nano").value();
+    config.family = family.family;
+    config.attention_bias = family.attention_bias;
+    config.mlp_bias = family.mlp_bias;
+    config.window = family.window ? 32 : 0;
+    seeds.Add(std::string(family.name) + ".json", train::HfConfigJson(config));
+  }
+  seeds.Add("gpt2-published.json", R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"],
+ "vocab_size": 50257, "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12,
+ "n_positions": 1024, "activation_function": "gelu_new", "attn_pdrop": 0.1, "resid_pdrop": 0.1,
+ "layer_norm_epsilon": 1e-05, "initializer_range": 0.02, "task_specific_params": {}})");
+  seeds.AddRefused("yarn.json", R"({"model_type": "qwen2", "vocab_size": 96, "hidden_size": 64,
+ "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+ "rope_scaling": {"rope_type": "yarn", "factor": 4.0}})");
   seeds.Add("llama3.json", R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
  "vocab_size": 96, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
  "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,

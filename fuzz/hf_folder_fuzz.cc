@@ -2,9 +2,12 @@
 // the shapes that its configuration names. Four files, each with a u16 length.
 #include "train/hf_folder.h"
 
+#include <fmt/format.h>
+
 #include "base/file.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/harness/temp_folder.h"
+#include "model/family.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace loom;
@@ -25,37 +28,63 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-void loom::fuzz::MakeSeeds(Seeds& seeds) {
-  const TempFolder folder;
-  model::ModelConfig config;
-  config.vocab = 8;
-  config.layers = 1;
-  config.width = 8;
-  config.heads = 2;
-  config.kv_heads = 1;
-  config.head_dim = 4;
-  config.ffn = 16;
-  config.context = 16;
+namespace {
+
+/// The files of one small model.
+struct Sample {
+  loom::Bytes config, weights, tokenizer;
+};
+
+Sample Export(const loom::model::ModelConfig& config, loom::tensor::DType dtype) {
+  using namespace loom;
+  const fuzz::TempFolder folder;
   const auto grid = agreed::TileGrid::Make(model::ParameterShapes(config), 256).value();
   const agreed::FlatBuffer weights(grid.flat_size());
   const std::string_view texts[] = {"abcdefgh"};
-  const auto tokenizer = data::Tokenizer::TrainChars(texts).value();
-  Expect(train::ExportHfFolder(folder.Path("model"), config, grid, weights.span(), *tokenizer).ok(),
-         "a seed can be exported");
+  train::HfTexts with;
+  with.files.emplace("tokenizer.json", data::Tokenizer::TrainChars(texts).value()->ToJson());
+  const auto views = train::WeightViews(grid, weights.span());
+  const Status done = train::ExportHfFolder(
+      folder.Path("model"), {.config = config, .tensors = views, .texts = with, .dtype = dtype});
+  fuzz::Expect(done.ok(), "a seed can be exported");
   const auto read = [&](std::string_view name) {
     const auto text = ReadFile(folder.Path("model/" + std::string(name)), 1 << 20);
     return text.ok() ? ToBytes(AsBytes(text.value())) : Bytes{};
   };
-  seeds.Add("exported", Script()
-                            .Chunk(read("config.json"))
-                            .Chunk(read("model.safetensors"))
-                            .Chunk({})
-                            .Chunk(read("tokenizer.json")));
-  const std::string_view index = R"({"weight_map": {"model.norm.weight": "model.safetensors"}})";
-  seeds.AddRefused("index", Script()
-                                .Chunk(read("config.json"))
-                                .Chunk({})
-                                .Chunk(AsBytes(index))
-                                .Chunk(read("tokenizer.json"))
-                                .bytes());
+  return {read("config.json"), read("model.safetensors"), read("tokenizer.json")};
+}
+
+}  // namespace
+
+void loom::fuzz::MakeSeeds(Seeds& seeds) {
+  for (const model::FamilyTraits& family : model::Families()) {
+    model::ModelConfig config;
+    config.family = family.family;
+    config.vocab = 8;
+    config.layers = 1;
+    config.width = 8;
+    config.heads = 2;
+    config.kv_heads = family.rotary ? 1 : 2;
+    config.head_dim = 4;
+    config.ffn = 16;
+    config.context = 16;
+    config.tie_embeddings = family.family != model::Family::kMistral;
+    for (const tensor::DType dtype : {tensor::DType::kF32, tensor::DType::kBF16}) {
+      const Sample sample = Export(config, dtype);
+      const auto script = [&](ByteView index) {
+        return Script()
+            .Chunk(sample.config)
+            .Chunk(sample.weights)
+            .Chunk(index)
+            .Chunk(sample.tokenizer);
+      };
+      const std::string name = fmt::format("{}-{}", family.name, tensor::DTypeName(dtype));
+      seeds.Add(name, script({}));
+      const std::string index =
+          fmt::format(R"({{"weight_map": {{"{}": "model.safetensors"}}}})", family.embedding);
+      seeds.Add(name + "-index", script(AsBytes(index)));
+      const std::string_view outside = R"({"weight_map": {"a": "../model.safetensors"}})";
+      seeds.AddRefused(name + "-outside", script(AsBytes(outside)).bytes());
+    }
+  }
 }

@@ -72,9 +72,10 @@ Status Validate(const InnerConfig& config) {
 }
 
 bool MuonTakes(const TensorShape& tensor) {
-  const std::string_view name = tensor.name;
-  return tensor.shape.size() == 2 && tensor.Numel() > 0 && !name.ends_with("embed_tokens.weight") &&
-         !name.ends_with("lm_head.weight");
+  constexpr std::string_view kTables[] = {"embed_tokens.weight", "lm_head.weight", "wte.weight",
+                                          "wpe.weight"};
+  const auto named = [&](std::string_view end) { return tensor.name.ends_with(end); };
+  return tensor.shape.size() == 2 && tensor.Numel() > 0 && std::ranges::none_of(kTables, named);
 }
 
 InnerPlan PlanInner(const TileGrid& grid, const InnerConfig& config) {

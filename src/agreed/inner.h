@@ -36,8 +36,8 @@ struct InnerConfig {
 /// kInvalid, naming the setting, its value and what is allowed.
 Status Validate(const InnerConfig& config);
 
-/// Whether Muon steps this tensor: a matrix, and neither the embedding nor the head. Tied, the
-/// embedding is both. By Hugging Face's names: *embed_tokens.weight, *lm_head.weight.
+/// Whether Muon steps this tensor: a matrix, and neither an embedding nor the head. By name, as at
+/// Hugging Face: *embed_tokens.weight (tied, both), *wte.weight, *wpe.weight, *lm_head.weight.
 bool MuonTakes(const TensorShape& tensor);
 
 /// Neighbours in the flat buffer that take the same step. The padding between them is zero and

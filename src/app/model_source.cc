@@ -29,11 +29,13 @@ Status ConfigureCompute(const train::DeterminismConfig& determinism,
 }
 
 Result<const data::Tokenizer*> OpenedModel::Tokenizer() const {
-  if (source.tokenizer == nullptr) {
-    return MakeError(Code::kNotFound, fmt::format("{} holds no tokenizer.json", path),
-                     "without one the model takes ids only: loom eval --ids FILE --logits FILE");
-  }
+  if (source.tokenizer == nullptr) return *source.no_tokenizer;
   return source.tokenizer.get();
+}
+
+bool IsHfFolder(const std::string& path) {
+  std::error_code ignored;
+  return !IsPeerFolder(path) && std::filesystem::exists(path + "/config.json", ignored);
 }
 
 Result<OpenedModel> OpenModel(const std::string& path, const std::string& device,
@@ -49,7 +51,7 @@ Result<OpenedModel> OpenModel(const std::string& path, const std::string& device
     for (const std::string& note : folder.notes) Log(LogLevel::kWarn, "folder", "{}", note);
     model.source = std::move(folder.model);
     model.round = folder.round;
-  } else if (std::filesystem::exists(path + "/config.json", ignored)) {
+  } else if (IsHfFolder(path)) {
     LOOM_ASSIGN(model.source, train::ImportHfFolder(path));
   } else {
     return MakeError(

@@ -20,10 +20,12 @@ struct OpenedModel {
   std::unique_ptr<model::Model> network;
   std::optional<Round> round;  ///< of a peer's folder: whose state this is
 
-  /// The tokenizer; kNotFound when the folder has none.
+  /// The tokenizer; an error when the folder has none that Loom can use.
   Result<const data::Tokenizer*> Tokenizer() const;
 };
 
+/// Whether it looks like a Hugging Face folder.
+bool IsHfFolder(const std::string& path);
 /// device as in run.toml; threads 0 = half of the processors. A peer's folder is read without its
 /// lock, also while its peer runs. Call it on the thread that computes.
 Result<OpenedModel> OpenModel(const std::string& path, const std::string& device,

@@ -252,6 +252,7 @@ Result<FolderModel> ReadFolderModel(const std::string& dir) {
     LOOM_ASSIGN(folder, ReadFolderRecords(dir));
   }
   LOOM_ASSIGN(out.model.tokenizer, ReadTokenizer(dir, folder.run));
+  out.model.texts.files.emplace("tokenizer.json", out.model.tokenizer->ToJson());
   out.model.config = spec.model;
   out.model.grid = engine.grid();
   LOOM_ASSIGN(out.model.weights, agreed::FlatBuffer::Allocate(engine.weights().size()));

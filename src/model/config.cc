@@ -4,13 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <utility>
 
-#include "agreed/random.h"
-#include "base/check.h"
 #include "base/nearest.h"
+#include "model/family.h"
 
 namespace loom::model {
 namespace {
@@ -28,12 +26,6 @@ Status InRange(std::string_view field, std::uint32_t value, std::uint32_t low, s
   if (value >= low && value <= high) return {};
   return MakeError(Code::kInvalid,
                    fmt::format("model.{} is {}, allowed are {} to {}", field, value, low, high));
-}
-
-Status Multiple(std::string_view field, std::uint32_t value, std::uint32_t of) {
-  if (value % of == 0) return {};
-  return MakeError(Code::kInvalid,
-                   fmt::format("model.{} is {}, it must be a multiple of {}", field, value, of));
 }
 
 Status FloatIn(std::string_view field, float value, float low, float high) {
@@ -62,23 +54,12 @@ constexpr NamedPreset kPresets[] = {
     {"loom-7b", 32000, 32, 4096, 32, 32, 128, 11008, 4096, false},
 };
 
-bool EndsWith(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 }  // namespace
 
 Status Validate(const ModelConfig& config) {
-  if (config.arch != "llama") {
-    return MakeError(Code::kInvalid, fmt::format("model.arch is \"{:.40}\"", config.arch),
-                     "the only family so far is \"llama\"");
-  }
   LOOM_RETURN_IF_ERROR(InRange("vocab", config.vocab, 2, kMaxVocab));
   LOOM_RETURN_IF_ERROR(InRange("layers", config.layers, 1, kMaxLayers));
   LOOM_RETURN_IF_ERROR(InRange("width", config.width, 8, kMaxWidth));
-  // Multiples of 8 and 2 keep q|k|v and gate|up side by side in the flat buffer (16-element
-  // padding).
-  LOOM_RETURN_IF_ERROR(Multiple("width", config.width, 8));
   LOOM_RETURN_IF_ERROR(InRange("heads", config.heads, 1, kMaxHeads));
   LOOM_RETURN_IF_ERROR(InRange("kv_heads", config.kv_heads, 1, kMaxHeads));
   if (config.heads % config.kv_heads != 0) {
@@ -88,36 +69,40 @@ Status Validate(const ModelConfig& config) {
                      "each key/value head serves the same number of query heads");
   }
   LOOM_RETURN_IF_ERROR(InRange("head_dim", config.head_dim, 2, kMaxHeadDim));
-  LOOM_RETURN_IF_ERROR(Multiple("head_dim", config.head_dim, 2));
   LOOM_RETURN_IF_ERROR(InRange("ffn", config.ffn, 2, kMaxFfn));
-  LOOM_RETURN_IF_ERROR(Multiple("ffn", config.ffn, 2));
-  if (config.attention_bias) {  // biases lie side by side too, and only padding-free ones do
-    LOOM_RETURN_IF_ERROR(Multiple("heads * head_dim", config.heads * config.head_dim, 16));
-    LOOM_RETURN_IF_ERROR(Multiple("kv_heads * head_dim", config.kv_heads * config.head_dim, 16));
-  }
-  if (config.mlp_bias) LOOM_RETURN_IF_ERROR(Multiple("ffn", config.ffn, 16));
   LOOM_RETURN_IF_ERROR(InRange("context", config.context, 1, kMaxContext));
+  if (config.positions != 0) {
+    LOOM_RETURN_IF_ERROR(InRange("positions", config.positions, config.context, kMaxContext));
+  }
+  LOOM_RETURN_IF_ERROR(InRange("window", config.window, 0, kMaxContext));
   LOOM_RETURN_IF_ERROR(FloatIn("rope_theta", config.rope_theta, 1.0f, 1e12f));
   LOOM_RETURN_IF_ERROR(FloatIn("norm_eps", config.norm_eps, 1e-12f, 1e-1f));
   LOOM_RETURN_IF_ERROR(FloatIn("init_std", config.init_std, 0.0f, 10.0f));
   const RopeScaling& rope = config.rope_scaling;
+  RopeScaling meant = rope;  // without the numbers that its kind does not have
+  if (rope.kind == RopeScalingKind::kNone) meant = {};
+  if (rope.kind == RopeScalingKind::kLinear) meant = {rope.kind, rope.factor};
+  if (rope != meant) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("model.rope_scaling is {}, but numbers of another kind are set",
+                                 rope.kind == RopeScalingKind::kNone ? "none" : "linear"),
+                     "leave out the rope_* numbers that it does not have");
+  }
   if (rope.kind != RopeScalingKind::kNone) {
-    LOOM_RETURN_IF_ERROR(FloatIn("rope_scaling.factor", rope.factor, 1.0f, 1e6f));
+    LOOM_RETURN_IF_ERROR(FloatIn("rope_factor", rope.factor, 1.0f, 1e6f));
   }
   if (rope.kind == RopeScalingKind::kLlama3) {
-    LOOM_RETURN_IF_ERROR(
-        FloatIn("rope_scaling.low_freq_factor", rope.low_freq_factor, 1e-6f, 1e6f));
-    LOOM_RETURN_IF_ERROR(
-        FloatIn("rope_scaling.high_freq_factor", rope.high_freq_factor, 1e-6f, 1e6f));
-    LOOM_RETURN_IF_ERROR(
-        InRange("rope_scaling.original_context", rope.original_context, 1, kMaxContext));
+    LOOM_RETURN_IF_ERROR(FloatIn("rope_low_freq_factor", rope.low_freq_factor, 1e-6f, 1e6f));
+    LOOM_RETURN_IF_ERROR(FloatIn("rope_high_freq_factor", rope.high_freq_factor, 1e-6f, 1e6f));
+    LOOM_RETURN_IF_ERROR(InRange("rope_original_context", rope.original_context, 1, kMaxContext));
     if (rope.high_freq_factor <= rope.low_freq_factor) {
       return MakeError(Code::kInvalid,
-                       fmt::format("model.rope_scaling.high_freq_factor is {}, it must be above "
-                                   "low_freq_factor = {}",
+                       fmt::format("model.rope_high_freq_factor is {}, it must be above "
+                                   "rope_low_freq_factor = {}",
                                    rope.high_freq_factor, rope.low_freq_factor));
     }
   }
+  LOOM_RETURN_IF_ERROR(ValidateFamily(config));
   if (ParameterCount(config) > kMaxParameters) {
     return MakeError(Code::kLimit,
                      fmt::format("the model would have {} parameters, the limit is {}",
@@ -157,80 +142,6 @@ std::vector<std::string> PresetNames() {
   return names;
 }
 
-std::vector<agreed::TensorShape> ParameterShapes(const ModelConfig& config) {
-  const std::uint64_t width = config.width;
-  const std::uint64_t q_rows = std::uint64_t{config.heads} * config.head_dim;
-  const std::uint64_t kv_rows = std::uint64_t{config.kv_heads} * config.head_dim;
-  const std::uint64_t ffn = config.ffn;
-  std::vector<agreed::TensorShape> shapes;
-  const auto add = [&](std::string name, std::vector<std::uint64_t> shape) {
-    shapes.push_back({std::move(name), std::move(shape)});
-  };
-  add("model.embed_tokens.weight", {config.vocab, width});
-  for (std::uint32_t layer = 0; layer < config.layers; ++layer) {
-    const std::string at = fmt::format("model.layers.{}.", layer);
-    add(at + "self_attn.q_proj.weight", {q_rows, width});
-    add(at + "self_attn.k_proj.weight", {kv_rows, width});
-    add(at + "self_attn.v_proj.weight", {kv_rows, width});
-    add(at + "self_attn.o_proj.weight", {width, q_rows});
-    if (config.attention_bias) {
-      add(at + "self_attn.q_proj.bias", {q_rows});
-      add(at + "self_attn.k_proj.bias", {kv_rows});
-      add(at + "self_attn.v_proj.bias", {kv_rows});
-      add(at + "self_attn.o_proj.bias", {width});
-    }
-    add(at + "mlp.gate_proj.weight", {ffn, width});
-    add(at + "mlp.up_proj.weight", {ffn, width});
-    add(at + "mlp.down_proj.weight", {width, ffn});
-    if (config.mlp_bias) {
-      add(at + "mlp.gate_proj.bias", {ffn});
-      add(at + "mlp.up_proj.bias", {ffn});
-      add(at + "mlp.down_proj.bias", {width});
-    }
-    add(at + "input_layernorm.weight", {width});
-    add(at + "post_attention_layernorm.weight", {width});
-  }
-  add("model.norm.weight", {width});
-  if (!config.tie_embeddings) add("lm_head.weight", {config.vocab, width});
-  return shapes;
-}
-
-Result<agreed::TileGrid> MakeGrid(const ModelConfig& config) {
-  LOOM_RETURN_IF_ERROR(Validate(config));
-  return agreed::TileGrid::Make(ParameterShapes(config));
-}
-
-std::uint64_t ParameterCount(const ModelConfig& config) {
-  const std::uint64_t width = config.width;
-  const std::uint64_t q_rows = std::uint64_t{config.heads} * config.head_dim;
-  const std::uint64_t kv_rows = std::uint64_t{config.kv_heads} * config.head_dim;
-  const std::uint64_t ffn = config.ffn;
-  std::uint64_t layer = 2 * q_rows * width + 2 * kv_rows * width + 3 * ffn * width + 2 * width;
-  if (config.attention_bias) layer += q_rows + 2 * kv_rows + width;
-  if (config.mlp_bias) layer += 2 * ffn + width;
-  const std::uint64_t embeddings = (config.tie_embeddings ? 1u : 2u) * (config.vocab * width);
-  return embeddings + config.layers * layer + width;
-}
-
-void InitWeights(const ModelConfig& config, const agreed::TileGrid& grid, std::uint64_t seed,
-                 std::span<float> weights) {
-  LOOM_CHECK(weights.size() == grid.flat_size(), "{} != {}", weights.size(), grid.flat_size());
-  std::fill(weights.begin(), weights.end(), 0.0f);
-  // sqrt is correctly rounded, so this scalar has the same bits everywhere.
-  const float residual_std = config.init_std / std::sqrt(2.0f * static_cast<float>(config.layers));
-  for (std::size_t t = 0; t < grid.tensors().size(); ++t) {
-    const agreed::TensorShape& shape = grid.tensors()[t];
-    const std::span<float> values = weights.subspan(grid.TensorOffset(t), shape.Numel());
-    if (shape.shape.size() >= 2) {
-      const bool writes_residual =
-          EndsWith(shape.name, "o_proj.weight") || EndsWith(shape.name, "down_proj.weight");
-      agreed::FillNormal(values, seed, t, writes_residual ? residual_std : config.init_std);
-    } else if (EndsWith(shape.name, "norm.weight")) {
-      std::fill(values.begin(), values.end(), 1.0f);
-    }
-  }
-}
-
 std::uint64_t ActivationBytes(const ModelConfig& config, const ActivationPlan& plan) {
   const std::uint64_t tokens = plan.batch * plan.length;
   const std::uint64_t element = plan.bf16 ? 2 : 4;
@@ -254,7 +165,10 @@ std::uint64_t ActivationBytes(const ModelConfig& config, const ActivationPlan& p
 
 double TrainFlopsPerToken(const ModelConfig& config, std::uint64_t length) {
   const std::uint64_t embedding = std::uint64_t{config.vocab} * config.width;
-  const std::uint64_t in_matmuls = ParameterCount(config) - (config.tie_embeddings ? 0 : embedding);
+  const std::uint64_t learned_positions =
+      Traits(config.family).rotary ? 0 : std::uint64_t{NumPositions(config)} * config.width;
+  const std::uint64_t in_matmuls =
+      ParameterCount(config) - (config.tie_embeddings ? 0 : embedding) - learned_positions;
   const double attention = 12.0 * config.layers * config.heads * config.head_dim / 2;
   return 6.0 * static_cast<double>(in_matmuls) + attention * static_cast<double>(length);
 }

@@ -13,6 +13,9 @@
 
 namespace loom::model {
 
+/// The kind of transformer; family.h says what each one is.
+enum class Family : std::uint8_t { kLlama, kMistral, kQwen2, kQwen3, kGpt2 };
+
 /// How rotary frequencies are stretched beyond the context a model was first trained with.
 enum class RopeScalingKind : std::uint8_t {
   kNone,
@@ -32,25 +35,34 @@ struct RopeScaling {
 
 /// One decoder-only transformer. Counts are elements, heads, layers or tokens.
 struct ModelConfig {
-  std::string arch = "llama";  ///< family; "llama" is the only one so far
-  std::uint32_t vocab = 0;     ///< number of token ids
+  Family family = Family::kLlama;
+  std::uint32_t vocab = 0;  ///< number of token ids
   std::uint32_t layers = 0;
   std::uint32_t width = 0;     ///< size of the residual stream
   std::uint32_t heads = 0;     ///< query heads
   std::uint32_t kv_heads = 0;  ///< key/value heads; divides heads
-  std::uint32_t head_dim = 0;  ///< even; usually width / heads
+  std::uint32_t head_dim = 0;  ///< usually width / heads; even where heads are rotated
   std::uint32_t ffn = 0;       ///< inner size of the feed-forward network
-  std::uint32_t context = 0;   ///< longest sequence, tokens
+  std::uint32_t context = 0;   ///< longest sequence here, tokens
+  /// Longest sequence that the model is made for, at least `context`; 0 = context. Learned
+  /// positions have as many rows.
+  std::uint32_t positions = 0;
+  std::uint32_t window = 0;  ///< tokens that a token sees, itself included; 0 = all before it
   float rope_theta = 10000.0f;
   float norm_eps = 1e-5f;
   bool tie_embeddings = true;   ///< the output matrix is the embedding
   float init_std = 0.02f;       ///< standard deviation of the first matrices
-  bool attention_bias = false;  ///< biases on q, k, v and o projections
+  bool attention_bias = false;  ///< biases on q, k, v and o projections, where the family asks
   bool mlp_bias = false;        ///< biases on gate, up and down projections
   RopeScaling rope_scaling;
 
   bool operator==(const ModelConfig&) const = default;
 };
+
+/// ModelConfig::positions with its default applied.
+inline std::uint32_t NumPositions(const ModelConfig& config) {
+  return config.positions != 0 ? config.positions : config.context;
+}
 
 /// Checks every field against the stated limits; the error names field, value and limit.
 Status Validate(const ModelConfig& config);
@@ -63,7 +75,8 @@ Result<ModelConfig> Preset(std::string_view name);
 std::vector<std::string> PresetNames();
 
 /// All parameters in Hugging Face names and row-major shapes, in the order of the flat buffer:
-/// embedding, layers, final norm, and lm_head when untied.
+/// embedding, layers, final norm, and lm_head when untied. Matrices are [out, in], those of GPT-2's
+/// layers [in, out], as Hugging Face stores them.
 /// Requires: Validate(config) is ok.
 std::vector<agreed::TensorShape> ParameterShapes(const ModelConfig& config);
 /// The tile grid of ParameterShapes. Fails when Validate does.
@@ -72,7 +85,8 @@ Result<agreed::TileGrid> MakeGrid(const ModelConfig& config);
 std::uint64_t ParameterCount(const ModelConfig& config);
 
 /// Fills `weights` (flat buffer of the grid, padding zeroed) with the first weights: matrices
-/// N(0, init_std), o_proj and down_proj divided by sqrt(2 * layers), norms 1, biases 0. Tensor t
+/// N(0, init_std), those that write into the residual stream (o_proj, down_proj, c_proj) divided by
+/// sqrt(2 * layers), norms 1, biases 0. Tensor t
 /// draws from stream t of `seed`, through agreed::FillNormal: same bits on every machine.
 void InitWeights(const ModelConfig& config, const agreed::TileGrid& grid, std::uint64_t seed,
                  std::span<float> weights);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "agreed/flat_buffer.h"
@@ -16,10 +17,13 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 
 struct Rig {
-  explicit Rig(std::uint32_t kv_heads = 2, std::uint32_t context = 16) {
+  explicit Rig(std::uint32_t kv_heads = 2, std::uint32_t context = 16,
+               Family family = Family::kLlama) {
+    config.family = family;
     config.vocab = 29, config.layers = 2, config.width = 16, config.heads = 4;
     config.kv_heads = kv_heads, config.head_dim = 4, config.ffn = 24, config.context = context;
     config.init_std = 0.6f;
+    config.window = family == Family::kMistral ? 4 : 0;
     grid = MakeGrid(config).value();
     weights = agreed::FlatBuffer(grid.flat_size());
     InitWeights(config, grid, 9, weights.span());
@@ -37,9 +41,12 @@ struct Rig {
 const Ids kIds = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8};
 
 TEST(GenerateTest, CachedLogitsEqualUncachedOnes) {
-  for (const std::uint32_t kv_heads : {1u, 2u, 4u}) {
+  const std::pair<std::uint32_t, Family> kinds[] = {
+      {1, Family::kLlama}, {2, Family::kLlama}, {4, Family::kLlama}, {2, Family::kMistral},
+      {2, Family::kQwen2}, {2, Family::kQwen3}, {4, Family::kGpt2}};
+  for (const auto& [kv_heads, family] : kinds) {
     for (const std::size_t prompt : {std::size_t{1}, std::size_t{5}}) {
-      Rig rig(kv_heads);
+      Rig rig(kv_heads, 16, family);
       const auto decoder = rig.model->NewDecoder().value();
       std::size_t done = prompt;
       std::vector<float> cached = decoder->Feed(std::span(kIds).first(prompt)).value();

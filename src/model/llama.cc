@@ -1,5 +1,6 @@
-// The Llama family (Touvron et al. 2023): pre-norm blocks of rotary grouped-query attention and a
-// SwiGLU feed-forward network.
+// Llama (Touvron et al. 2023) and its relatives: pre-norm blocks of rotary grouped-query attention
+// and a SwiGLU feed-forward network. Mistral narrows what a token sees; Qwen2 has biases on q, k
+// and v; Qwen3 norms every head's q and k.
 //
 // Shape suffixes: R rows = B * T   B batch   T tokens   W width   H query heads   K key/value heads
 //                 D head_dim   N = (H + 2K) D   F ffn   E = D / 2   S tokens in the cache
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "model/attention.h"
+#include "model/family.h"
 #include "model/network.h"
 
 namespace loom::model {
@@ -20,46 +23,15 @@ namespace {
 using tensor::Linear;
 using tensor::RmsNorm;
 using tensor::SplitRotate;
+using tensor::Stack;
 using tensor::SwiGlu;
 using tensor::Weight;
 
+/// Biases that a model does not have are empty, norms undefined.
 struct Layer {
-  Weight attention_norm, qkv, qkv_bias, out, out_bias;
-  Weight ffn_norm, gate_up, gate_up_bias, down, down_bias;
-};
-
-/// Keys and values of every layer for up to `context` tokens, allocated as the sequence grows.
-class LlamaCache : public KvCache {
- public:
-  explicit LlamaCache(const ModelConfig& config) : keys_(config.layers), values_(config.layers) {}
-  std::int64_t length() const override { return length_; }
-  void Clear() override { length_ = 0; }
-
-  /// Appends k, v [1, K, T, D] to layer's and returns all so far [1, K, S, D].
-  std::pair<at::Tensor, at::Tensor> Append(std::size_t layer, const at::Tensor& k_BKTD,
-                                           const at::Tensor& v_BKTD) {
-    return {AppendTo(keys_[layer], k_BKTD), AppendTo(values_[layer], v_BKTD)};
-  }
-  void Advance(std::int64_t tokens) { length_ += tokens; }
-
- private:
-  at::Tensor AppendTo(at::Tensor& store, const at::Tensor& x_BKTD) {
-    const std::int64_t tokens = x_BKTD.size(2);
-    const std::int64_t need = length_ + tokens;
-    if (!store.defined() || store.size(2) < need) {
-      constexpr std::int64_t kRoom = 64;
-      const std::int64_t room = std::max(need + kRoom, 2 * length_);
-      at::Tensor larger =
-          at::empty({x_BKTD.size(0), x_BKTD.size(1), room, x_BKTD.size(3)}, x_BKTD.options());
-      if (length_ > 0) larger.narrow(2, 0, length_).copy_(store.narrow(2, 0, length_));
-      store = larger;
-    }
-    store.narrow(2, length_, tokens).copy_(x_BKTD);
-    return store.narrow(2, 0, need);
-  }
-
-  std::vector<at::Tensor> keys_, values_;  // [1, K, room, D]
-  std::int64_t length_ = 0;
+  Weight attention_norm, q_norm, k_norm, ffn_norm;
+  Stack qkv, qkv_bias, out, out_bias;
+  Stack gate_up, gate_up_bias, down, down_bias;
 };
 
 /// Rotary frequencies in fp32, as Hugging Face computes them: 1 / theta^(2i / D), then scaled.
@@ -89,19 +61,23 @@ at::Tensor Frequencies(const ModelConfig& config) {
 class Llama : public Network {
  public:
   Llama(const ModelConfig& config, const WeightLookup& weight) : config_(config) {
-    embedding_ = weight({"model.embed_tokens.weight"});
+    const auto one = [&](const std::string& name) { return weight({name}).front(); };
+    embedding_ = one("model.embed_tokens.weight");
     for (std::uint32_t i = 0; i < config.layers; ++i) {
       const std::string at = fmt::format("model.layers.{}.", i);
       const std::string attn = at + "self_attn.", mlp = at + "mlp.";
       Layer layer;
-      layer.attention_norm = weight({at + "input_layernorm.weight"});
+      layer.attention_norm = one(at + "input_layernorm.weight");
       layer.qkv = weight({attn + "q_proj.weight", attn + "k_proj.weight", attn + "v_proj.weight"});
       layer.out = weight({attn + "o_proj.weight"});
-      if (config.attention_bias) {
+      if (HasQkvBias(config))
         layer.qkv_bias = weight({attn + "q_proj.bias", attn + "k_proj.bias", attn + "v_proj.bias"});
-        layer.out_bias = weight({attn + "o_proj.bias"});
+      if (config.attention_bias) layer.out_bias = weight({attn + "o_proj.bias"});
+      if (Traits(config.family).qk_norm) {
+        layer.q_norm = one(attn + "q_norm.weight");
+        layer.k_norm = one(attn + "k_norm.weight");
       }
-      layer.ffn_norm = weight({at + "post_attention_layernorm.weight"});
+      layer.ffn_norm = one(at + "post_attention_layernorm.weight");
       layer.gate_up = weight({mlp + "gate_proj.weight", mlp + "up_proj.weight"});
       layer.down = weight({mlp + "down_proj.weight"});
       if (config.mlp_bias) {
@@ -110,12 +86,8 @@ class Llama : public Network {
       }
       layers_.push_back(std::move(layer));
     }
-    final_norm_ = weight({"model.norm.weight"});
-    head_ = config.tie_embeddings ? embedding_ : weight({"lm_head.weight"});
-  }
-
-  at::Tensor Embed(const at::Tensor& ids_R) const override {
-    return tensor::Embed(ids_R, embedding_);
+    final_norm_ = one("model.norm.weight");
+    head_ = config.tie_embeddings ? embedding_ : one("lm_head.weight");
   }
 
   at::Tensor Hidden(const at::Tensor& x_RW, std::int64_t batch, std::int64_t length,
@@ -125,8 +97,8 @@ class Llama : public Network {
     for (const Layer& layer : layers_) {
       const auto block = [this, &layer, at, batch, length](const at::Tensor& in_RW) {
         return Block(in_RW, layer, batch, length, at,
-                     [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-                       return Attend(q, k, v, /*causal=*/true);
+                     [this](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+                       return Attend(q, k, v, config_.window);
                      });
       };
       h_RW = checkpointing ? tensor::Checkpoint(block, h_RW) : block(h_RW);
@@ -135,25 +107,21 @@ class Llama : public Network {
   }
 
   at::Tensor HiddenNext(const at::Tensor& x_TW, KvCache& cache) override {
-    auto& kv = static_cast<LlamaCache&>(cache);
     const std::int64_t tokens = x_TW.size(0);
-    LOOM_CHECK(tokens == 1 || kv.length() == 0, "{} tokens after {}", tokens, kv.length());
-    const Positions at = At(kv.length(), tokens);
+    LOOM_CHECK(tokens == 1 || cache.length() == 0, "{} tokens after {}", tokens, cache.length());
+    const Positions at = At(cache.length(), tokens);
     at::Tensor h_TW = x_TW;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       h_TW = Block(h_TW, layers_[i], 1, tokens, at,
                    [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-                     const auto [all_k, all_v] = kv.Append(i, k, v);
-                     return Attend(q, all_k, all_v, /*causal=*/tokens > 1);
+                     const auto [all_k, all_v] = cache.Append(i, k, v);
+                     return Attend(q, all_k, all_v, config_.window);
                    });
     }
-    kv.Advance(tokens);
+    cache.Advance(tokens);
     return RmsNorm(h_TW, final_norm_, config_.norm_eps);
   }
 
-  std::unique_ptr<KvCache> NewCache() const override {
-    return std::make_unique<LlamaCache>(config_);
-  }
   const Weight& embedding() const override { return embedding_; }
   const Weight& head() const override { return head_; }
 
@@ -168,7 +136,8 @@ class Llama : public Network {
   at::Tensor Block(const at::Tensor& x_RW, const Layer& layer, std::int64_t batch,
                    std::int64_t length, const Positions& at, const Attention& attention) const {
     const at::Tensor a_RW = RmsNorm(x_RW, layer.attention_norm, config_.norm_eps);
-    const at::Tensor qkv_RN = Linear(a_RW, layer.qkv, layer.qkv_bias);
+    at::Tensor qkv_RN = Linear(a_RW, layer.qkv, layer.qkv_bias);
+    if (layer.q_norm.defined()) qkv_RN = NormHeads(qkv_RN, layer);
     const auto [q_BHTD, k_BKTD, v_BKTD] =
         SplitRotate(qkv_RN, at.cos_TE, at.sin_TE,
                     {batch, length, config_.heads, config_.kv_heads, config_.head_dim});
@@ -181,22 +150,19 @@ class Llama : public Network {
     return r_RW + Linear(s_RF, layer.down, layer.down_bias);
   }
 
-  /// softmax(q k^T / sqrt(D)) v; each key/value head serves H / K query heads. `causal` needs as
-  /// many queries as keys (ATen aligns the mask to the top left).
-  static at::Tensor Attend(const at::Tensor& q_BHTD, const at::Tensor& k_BKSD,
-                           const at::Tensor& v_BKSD, bool causal) {
-    const std::int64_t group = q_BHTD.size(1) / k_BKSD.size(1);
-    return at::scaled_dot_product_attention(q_BHTD, Repeat(k_BKSD, group), Repeat(v_BKSD, group),
-                                            /*attn_mask=*/{}, /*dropout_p=*/0.0, causal);
-  }
-
-  /// Each head `times` times in a row: [B, K, S, D] to [B, K * times, S, D].
-  static at::Tensor Repeat(const at::Tensor& x_BKSD, std::int64_t times) {
-    if (times == 1) return x_BKSD;
-    const auto shape = x_BKSD.sizes();
-    return x_BKSD.unsqueeze(2)
-        .expand({shape[0], shape[1], times, shape[2], shape[3]})
-        .reshape({shape[0], shape[1] * times, shape[2], shape[3]});
+  /// q and k of rows q|k|v with each head normed by itself.
+  at::Tensor NormHeads(const at::Tensor& qkv_RN, const Layer& layer) const {
+    const std::int64_t rows = qkv_RN.size(0);
+    const std::int64_t dim = config_.head_dim;
+    const std::int64_t q_size = dim * config_.heads;
+    const std::int64_t k_size = dim * config_.kv_heads;
+    const auto normed = [&](std::int64_t first, std::int64_t size, const Weight& norm) {
+      const at::Tensor x_SD = qkv_RN.narrow(1, first, size).reshape({-1, dim});
+      return RmsNorm(x_SD, norm, config_.norm_eps).view({rows, size});
+    };
+    return at::cat({normed(0, q_size, layer.q_norm), normed(q_size, k_size, layer.k_norm),
+                    qkv_RN.narrow(1, q_size + k_size, k_size)},
+                   1);
   }
 
   Positions At(std::int64_t first, std::int64_t tokens) {

@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/attention.h"
+#include "model/family.h"
 #include "model/network.h"
 
 namespace loom::model {
@@ -41,28 +43,28 @@ auto Guard(std::string_view doing, F&& run) -> Result<decltype(run())> {
   }
 }
 
-/// The matrix or vector that some tensors of the grid form side by side.
+/// Where tensors of the grid stand that lie side by side: one matrix or vector.
 struct Place {
   std::uint64_t offset = 0;
   std::vector<std::int64_t> shape;  // rows summed
 };
-Place FindPlace(const agreed::TileGrid& grid, const std::map<std::string, std::size_t>& index,
-                std::initializer_list<std::string> names) {
-  Place place;
+std::vector<Place> FindPlaces(const agreed::TileGrid& grid,
+                              const std::map<std::string, std::size_t>& index,
+                              std::initializer_list<std::string> names) {
+  std::vector<Place> places;
   std::uint64_t end = 0;
   for (const std::string& name : names) {
     const std::size_t t = index.at(name);
     const agreed::TensorShape& tensor = grid.tensors()[t];
-    if (place.shape.empty()) {
-      place.offset = end = grid.TensorOffset(t);
-      for (const std::uint64_t size : tensor.shape) place.shape.push_back(ToSigned(size));
+    if (places.empty() || grid.TensorOffset(t) != end) {  // padding lies between
+      places.emplace_back().offset = end = grid.TensorOffset(t);
+      for (const std::uint64_t size : tensor.shape) places.back().shape.push_back(ToSigned(size));
     } else {
-      LOOM_CHECK(grid.TensorOffset(t) == end, "{} does not follow its neighbour", name);
-      place.shape[0] += ToSigned(tensor.shape[0]);
+      places.back().shape[0] += ToSigned(tensor.shape[0]);
     }
     end += tensor.Numel();
   }
-  return place;
+  return places;
 }
 
 at::Tensor ViewAt(const at::Tensor& flat, const Place& place) {
@@ -130,7 +132,7 @@ struct Model::State {
     const bool backward = loss_scale != 0.0f;
     const at::AutoGradMode mode(backward);
     if (copies_grads() && backward) grads.zero_();
-    const at::Tensor x_RW = network->Embed(ids_R).requires_grad_(backward);
+    const at::Tensor x_RW = tensor::Embed(ids_R, network->embedding()).requires_grad_(backward);
     const at::Tensor h_RW = network->Hidden(x_RW, ToSigned(batch.batch), ToSigned(batch.length),
                                             options.checkpointing && backward);
     at::Tensor dh_RW;
@@ -226,11 +228,16 @@ Result<std::unique_ptr<Model>> Model::Create(const ModelConfig& config,
     }
     std::map<std::string, std::size_t> index;
     for (std::size_t t = 0; t < grid.tensors().size(); ++t) index[grid.tensors()[t].name] = t;
-    state->network = MakeLlama(config, [&](std::initializer_list<std::string> names) {
-      const Place place = FindPlace(grid, index, names);
-      return tensor::Weight(ViewAt(state->weights, place),
-                            state->grads.defined() ? ViewAt(state->grads, place) : at::Tensor());
-    });
+    const auto lookup = [&](std::initializer_list<std::string> names) {
+      tensor::Stack stack;
+      for (const Place& place : FindPlaces(grid, index, names)) {
+        stack.emplace_back(ViewAt(state->weights, place),
+                           state->grads.defined() ? ViewAt(state->grads, place) : at::Tensor());
+      }
+      return stack;
+    };
+    state->network =
+        Traits(config.family).rotary ? MakeLlama(config, lookup) : MakeGpt2(config, lookup);
     return true;
   };
   LOOM_RETURN_IF_ERROR([&]() -> Status {
@@ -291,8 +298,8 @@ Result<std::vector<float>> Model::Logits(std::span<const std::int32_t> ids) {
   return Guard("logits", [&] {
     const at::NoGradGuard no_grad;
     Network& network = *state_->network;
-    const at::Tensor h_TW =
-        network.Hidden(network.Embed(state_->Ids(ids)), 1, ToSigned(ids.size()), false);
+    const at::Tensor h_TW = network.Hidden(tensor::Embed(state_->Ids(ids), network.embedding()), 1,
+                                           ToSigned(ids.size()), false);
     return HeadLogits(h_TW, network.head());
   });
 }
@@ -302,16 +309,14 @@ const ModelOptions& Model::options() const { return state_->options; }
 
 struct Decoder::State {
   Model::State* model;
-  std::unique_ptr<KvCache> cache;
+  KvCache cache;
 };
 
 Decoder::Decoder(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Decoder::~Decoder() = default;
 
 Result<std::unique_ptr<Decoder>> Model::NewDecoder() {
-  auto state = std::make_unique<Decoder::State>();
-  state->model = state_.get();
-  state->cache = state_->network->NewCache();
+  auto state = std::make_unique<Decoder::State>(state_.get(), KvCache(state_->config.layers));
   return std::unique_ptr<Decoder>(new Decoder(std::move(state)));
 }
 
@@ -325,20 +330,20 @@ Result<std::vector<float>> Decoder::Feed(std::span<const std::int32_t> ids) {
   return Guard("decoding", [&] {
     const at::NoGradGuard no_grad;
     Network& network = *state_->model->network;
-    const at::Tensor x_TW = network.Embed(state_->model->Ids(ids));
+    const at::Tensor x_TW = tensor::Embed(state_->model->Ids(ids), network.embedding());
     at::Tensor h_TW;
     if (length() == 0) {
-      h_TW = network.HiddenNext(x_TW, *state_->cache);
+      h_TW = network.HiddenNext(x_TW, state_->cache);
     } else {
       for (std::int64_t t = 0; t < x_TW.size(0); ++t) {
-        h_TW = network.HiddenNext(x_TW.narrow(0, t, 1), *state_->cache);
+        h_TW = network.HiddenNext(x_TW.narrow(0, t, 1), state_->cache);
       }
     }
     return HeadLogits(h_TW.narrow(0, h_TW.size(0) - 1, 1), network.head());
   });
 }
 
-std::size_t Decoder::length() const { return static_cast<std::size_t>(state_->cache->length()); }
-void Decoder::Clear() { state_->cache->Clear(); }
+std::size_t Decoder::length() const { return static_cast<std::size_t>(state_->cache.length()); }
+void Decoder::Clear() { state_->cache.Clear(); }
 
 }  // namespace loom::model

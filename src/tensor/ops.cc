@@ -1,15 +1,15 @@
-// Each operation is one autograd Function with its hand-written gradient; see ops.h.
+// The operations beside products (linear.cc) and norms (norms.cc): each is one autograd Function
+// with its hand-written gradient; see ops.h.
 #include "tensor/ops.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "tensor/backward.h"
 #include "tensor/kernels.h"
 
 namespace loom::tensor {
@@ -18,111 +18,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
-
-/// The kernels run on the calling thread; beyond this many threads ATen's parallel chains of
-/// operators overtake them.
-constexpr int kMaxKernelThreads = 4;
-
-/// fp32 on the CPU: the plain kernels apply.
-bool Plain(const at::Tensor& x) {
-  return x.device().is_cpu() && x.scalar_type() == at::kFloat &&
-         at::get_num_threads() <= kMaxKernelThreads;
-}
-
-const float* In(const at::Tensor& x) { return x.const_data_ptr<float>(); }
-float* Out(at::Tensor& x) { return x.mutable_data_ptr<float>(); }
-std::size_t Count(std::int64_t n) { return static_cast<std::size_t>(n); }
-
-/// grad += a b, in fp32.
-void AddProduct(const at::Tensor& grad, const at::Tensor& a, const at::Tensor& b) {
-  if (!grad.defined()) return;
-  at::Tensor into = grad;
-  if (a.scalar_type() == at::kFloat) {
-    at::addmm_out(into, into, a, b);
-  } else {
-    into.add_(at::mm(a, b));
-  }
-}
-
-/// What a Function's backward needs beside tensors of the graph: weights, whose gradients change in
-/// place (save_for_backward would refuse that), and sizes.
-template <class T>
-struct Held : torch::CustomClassHolder {
-  explicit Held(T v) : value(std::move(v)) {}
-  T value;
-};
-template <class T>
-void Hold(AutogradContext* ctx, T value) {
-  ctx->saved_data["held"] =
-      c10::IValue::make_capsule(c10::make_intrusive<Held<T>>(std::move(value)));
-}
-template <class T>
-const T& GetHeld(AutogradContext* ctx) {
-  return static_cast<Held<T>*>(ctx->saved_data["held"].toCapsule().get())->value;
-}
-
-struct LinearFunction : Function<LinearFunction> {
-  struct Weights {
-    Weight weight, bias;
-  };
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Weights& w) {
-    ctx->save_for_backward({x});
-    Hold(ctx, w);
-    const at::Tensor weight_IO = w.weight.value().t();
-    return w.bias.defined() ? at::addmm(w.bias.value(), x, weight_IO) : at::mm(x, weight_IO);
-  }
-  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    const at::Tensor x = ctx->get_saved_variables()[0];
-    const Weights& w = GetHeld<Weights>(ctx);
-    const at::Tensor& dy = grads[0];
-    AddProduct(w.weight.grad(), dy.t(), x);
-    if (w.bias.defined() && w.bias.grad().defined()) {
-      w.bias.grad().add_(dy.to(at::kFloat).sum(0));
-    }
-    return {at::mm(dy, w.weight.value()), at::Tensor()};
-  }
-};
-
-struct RmsNormFunction : Function<RmsNormFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Weight& weight,
-                            double eps) {
-    Hold(ctx, weight);
-    at::Tensor y, scale;
-    if (Plain(x)) {
-      y = at::empty_like(x);
-      scale = at::empty({x.size(0)}, x.options());
-      kernels::RmsNorm(In(x), In(weight.value()), static_cast<float>(eps), Count(x.size(0)),
-                       Count(x.size(1)), Out(y), Out(scale));
-    } else {
-      const at::Tensor x32 = x.to(at::kFloat);
-      scale = x32.square().mean(1, true).add_(eps).rsqrt_();
-      y = (x32 * scale).to(x.scalar_type()) * weight.value();
-    }
-    ctx->save_for_backward({x, scale});
-    return y;
-  }
-  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor& x = saved[0];
-    const at::Tensor& scale = saved[1];
-    const Weight& weight = GetHeld<Weight>(ctx);
-    at::Tensor dw = weight.grad();
-    at::Tensor dx;
-    if (Plain(x)) {
-      const at::Tensor dy = grads[0].contiguous();
-      dx = at::empty_like(x);
-      kernels::RmsNormBackward(In(dy), In(x), In(weight.value()), In(scale), Count(x.size(0)),
-                               Count(x.size(1)), Out(dx), dw.defined() ? Out(dw) : nullptr);
-    } else {
-      const at::Tensor dy = grads[0].to(at::kFloat);
-      const at::Tensor normed = x.to(at::kFloat) * scale;
-      const at::Tensor dnormed = dy * weight.value().to(at::kFloat);
-      dx = ((dnormed - normed * (dnormed * normed).mean(1, true)) * scale).to(x.scalar_type());
-      if (dw.defined()) dw.add_((dy * normed).sum(0));
-    }
-    return {dx, at::Tensor(), at::Tensor()};
-  }
-};
 
 struct SwiGluFunction : Function<SwiGluFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate_up) {
@@ -159,6 +54,22 @@ at::Tensor Rotate(const at::Tensor& x_BHTD, const at::Tensor& cos, const at::Ten
   const at::Tensor a = x_BHTD.narrow(3, 0, half);
   const at::Tensor b = x_BHTD.narrow(3, half, half);
   return at::cat({a * cos - b * sin, b * cos + a * sin}, 3);
+}
+
+/// What a Function's backward needs beside tensors and weights.
+template <class T>
+struct Held : torch::CustomClassHolder {
+  explicit Held(T v) : value(std::move(v)) {}
+  T value;
+};
+template <class T>
+void Hold(AutogradContext* ctx, T value) {
+  ctx->saved_data["held"] =
+      c10::IValue::make_capsule(c10::make_intrusive<Held<T>>(std::move(value)));
+}
+template <class T>
+const T& GetHeld(AutogradContext* ctx) {
+  return static_cast<Held<T>*>(ctx->saved_data["held"].toCapsule().get())->value;
 }
 
 struct SplitRotateFunction : Function<SplitRotateFunction> {
@@ -205,6 +116,27 @@ struct SplitRotateFunction : Function<SplitRotateFunction> {
   }
 };
 
+struct AddPositionsFunction : Function<AddPositionsFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Weight& table,
+                            std::int64_t first, std::int64_t length) {
+    HoldWeights(ctx, {table});
+    ctx->saved_data["first"] = first;
+    ctx->saved_data["length"] = length;
+    const at::Tensor x_BTW = x.view({-1, length, x.size(1)});
+    return (x_BTW + table.value().narrow(0, first, length)).view_as(x);
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const at::Tensor& dx = grads[0];
+    const std::int64_t length = ctx->saved_data["length"].toInt();
+    const at::Tensor& dtable = HeldWeights(ctx)[0].grad();
+    if (dtable.defined()) {
+      const at::Tensor dx_BTW = dx.reshape({-1, length, dx.size(1)}).to(at::kFloat);
+      dtable.narrow(0, ctx->saved_data["first"].toInt(), length).add_(dx_BTW.sum(0));
+    }
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
 struct CheckpointFunction : Function<CheckpointFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Block& block) {
     ctx->save_for_backward({x});
@@ -221,22 +153,6 @@ struct CheckpointFunction : Function<CheckpointFunction> {
 
 }  // namespace
 
-struct Weight::Tensors {
-  at::Tensor value, grad;
-};
-Weight::Weight(at::Tensor value, at::Tensor grad)
-    : tensors_(std::make_shared<const Tensors>(Tensors{std::move(value), std::move(grad)})) {}
-const at::Tensor& Weight::value() const { return tensors_->value; }
-const at::Tensor& Weight::grad() const { return tensors_->grad; }
-
-at::Tensor Linear(const at::Tensor& x_RI, const Weight& weight_OI, const Weight& bias_O) {
-  return LinearFunction::apply(x_RI, LinearFunction::Weights{weight_OI, bias_O});
-}
-
-at::Tensor RmsNorm(const at::Tensor& x_RW, const Weight& weight_W, double eps) {
-  return RmsNormFunction::apply(x_RW, weight_W, eps);
-}
-
 at::Tensor SwiGlu(const at::Tensor& gate_up_R2F) { return SwiGluFunction::apply(gate_up_R2F); }
 
 std::array<at::Tensor, 3> SplitRotate(const at::Tensor& qkv_RN, const at::Tensor& cos_TE,
@@ -247,6 +163,11 @@ std::array<at::Tensor, 3> SplitRotate(const at::Tensor& qkv_RN, const at::Tensor
 
 at::Tensor Embed(const at::Tensor& ids_R, const Weight& table_VW) {
   return table_VW.value().index_select(0, ids_R);
+}
+
+at::Tensor AddPositions(const at::Tensor& x_RW, const Weight& table_PW, std::int64_t first,
+                        std::int64_t length) {
+  return AddPositionsFunction::apply(x_RW, table_PW, first, length);
 }
 
 void EmbedBackward(const at::Tensor& ids_R, const at::Tensor& dx_RW, const Weight& table_VW) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace at {
 class Tensor;
@@ -31,11 +32,21 @@ class Weight {
   std::shared_ptr<const Tensors> tensors_;
 };
 
+/// Matrices one below the other, or vectors end to end, that act as one: those that lie side by
+/// side in memory are one Weight already.
+using Stack = std::vector<Weight>;
+
 /// y_RO = x_RI W_OI^T (+ b_O), rows R.
-at::Tensor Linear(const at::Tensor& x_RI, const Weight& weight_OI, const Weight& bias_O = {});
+at::Tensor Linear(const at::Tensor& x_RI, const Stack& weight_OI, const Stack& bias_O = {});
+/// y_RO = x_RI W_IO + b_O: GPT-2 stores its matrices this way round.
+at::Tensor InputMajorLinear(const at::Tensor& x_RI, const Weight& weight_IO, const Weight& bias_O);
 
 /// Normalised in fp32, cast to x's type, then times the weight; over the last dimension.
 at::Tensor RmsNorm(const at::Tensor& x_RW, const Weight& weight_W, double eps);
+
+/// (x - mean) / sqrt(variance + eps) * w + b over the last dimension (Ba et al. 2016).
+at::Tensor LayerNorm(const at::Tensor& x_RW, const Weight& weight_W, const Weight& bias_W,
+                     double eps);
 
 /// silu(gate) * up of rows gate|up.
 at::Tensor SwiGlu(const at::Tensor& gate_up_R2F);
@@ -50,6 +61,9 @@ std::array<at::Tensor, 3> SplitRotate(const at::Tensor& qkv_RN, const at::Tensor
 
 /// Rows of the table.
 at::Tensor Embed(const at::Tensor& ids_R, const Weight& table_VW);
+/// Rows of B*T tokens, each plus the row of the table of its position: first, first + 1, ...
+at::Tensor AddPositions(const at::Tensor& x_RW, const Weight& table_PW, std::int64_t first,
+                        std::int64_t length);
 /// Adds dx's rows into the table's gradient, in a fixed order.
 void EmbedBackward(const at::Tensor& ids_R, const at::Tensor& dx_RW, const Weight& table_VW);
 

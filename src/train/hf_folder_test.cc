@@ -1,5 +1,6 @@
 #include "train/hf_folder.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "agreed/random.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "model/family.h"
 #include "tensor/safetensors.h"
 
 namespace loom::train {
@@ -172,7 +174,8 @@ TEST_F(HfFolder, KeysThatChangeTheMathematicsAreRefusedByName) {
       {"quantization_config", json::Object{}},
       {"auto_map", json::Object{{"AutoModel", "evil.py"}}},
       {"pretraining_tp", 2},
-      {"model_type", "qwen2"},
+      {"model_type", "bert"},
+      {"model_type", nullptr},
       {"architectures", json::Array{"LlamaForSequenceClassification"}},
       {"rope_parameters", json::Object{{"rope_type", "yarn"}, {"factor", 2.0}}},
       {"rope_scaling", json::Object{{"rope_type", "dynamic"}, {"factor", 2.0}}},
@@ -194,6 +197,98 @@ TEST_F(HfFolder, KeysThatChangeTheMathematicsAreRefusedByName) {
     SetConfig(key, value);
     EXPECT_TRUE(ImportHfFolder(folder_).ok()) << key;
   }
+}
+
+/// A model of each family with what it may have.
+std::vector<model::ModelConfig> OfEveryFamily() {
+  std::vector<model::ModelConfig> out;
+  for (const model::FamilyTraits& family : model::Families()) {
+    model::ModelConfig c = Small(false);
+    c.family = family.family;
+    c.attention_bias = family.attention_bias;
+    c.mlp_bias = family.mlp_bias;
+    c.window = family.window ? 16 : 0;
+    if (!family.rotary) c.kv_heads = c.heads, c.rope_theta = 10000.0F;
+    out.push_back(c);
+    c.tie_embeddings = true;
+    out.push_back(c);
+  }
+  return out;
+}
+
+TEST_F(HfFolder, EveryFamilySurvives) {
+  for (const model::ModelConfig& config : OfEveryFamily()) {
+    SCOPED_TRACE(model::Traits(config.family).name);
+    ASSERT_TRUE(Export(config).ok());
+    const auto model = ImportHfFolder(folder_);
+    ASSERT_TRUE(model.ok()) << model.error().ToString();
+    EXPECT_EQ(model->config, config);
+    EXPECT_EQ(std::memcmp(model->weights.data(), weights_.data(), 4 * weights_.size()), 0);
+  }
+}
+
+TEST_F(HfFolder, WeightsOfTheBareNetworkAndSavedMasksAreRead) {
+  for (const model::ModelConfig& config : OfEveryFamily()) {
+    const model::FamilyTraits& family = model::Traits(config.family);
+    SCOPED_TRACE(family.name);
+    ASSERT_TRUE(Export(config).ok());
+    const auto file = tensor::SafetensorsFile::Open(folder_ + "/model.safetensors");
+    ASSERT_TRUE(file.ok());
+    std::vector<tensor::TensorView> views = file->content().tensors;
+    for (tensor::TensorView& view : views) {
+      if (view.name.starts_with(family.prefix)) view.name.erase(0, family.prefix.size());
+    }
+    const Bytes mask(4);
+    views.push_back({family.rotary ? "layers.0.self_attn.rotary_emb.inv_freq" : "h.0.attn.bias",
+                     tensor::DType::kF32,
+                     {1},
+                     mask});
+    WriteWeights("model.safetensors", views);
+    const auto model = ImportHfFolder(folder_);
+    ASSERT_TRUE(model.ok()) << model.error().ToString();
+    EXPECT_EQ(std::memcmp(model->weights.data(), weights_.data(), 4 * weights_.size()), 0);
+  }
+}
+
+TEST_F(HfFolder, WhatAFamilyDoesNotHaveIsRefusedByName) {
+  const auto refused = [](const model::ModelConfig& config, const std::string& key, Value value) {
+    Value parsed = *json::Parse(HfConfigJson(config));
+    auto& object = std::get<json::Object>(parsed.data);
+    std::erase_if(object, [&](const json::Member& m) { return m.first == key; });
+    object.emplace_back(key, std::move(value));
+    const auto read = ParseHfConfig(json::Dump(parsed));
+    return !read && read.error().message.find(key) != std::string::npos;
+  };
+  for (const model::ModelConfig& config : OfEveryFamily()) {
+    const model::FamilyTraits& family = model::Traits(config.family);
+    SCOPED_TRACE(family.name);
+    EXPECT_TRUE(refused(config, "architectures", json::Array{"BertModel"}));
+    if (family.rotary) {
+      EXPECT_TRUE(refused(config, "hidden_act", "gelu_new"));
+      EXPECT_TRUE(refused(config, "partial_rotary_factor", 0.5));
+      EXPECT_TRUE(refused(config, "use_sliding_window", true));
+      EXPECT_EQ(refused(config, "attention_bias", true), !family.attention_bias);
+      EXPECT_EQ(refused(config, "mlp_bias", true), !family.mlp_bias);
+      continue;
+    }
+    for (const char* act : {"gelu", "relu", "gelu_fast"})
+      EXPECT_TRUE(refused(config, "activation_function", act)) << act;
+    EXPECT_FALSE(refused(config, "activation_function", "gelu_pytorch_tanh"));
+    EXPECT_TRUE(refused(config, "scale_attn_weights", false));
+    EXPECT_TRUE(refused(config, "scale_attn_by_inverse_layer_idx", true));
+    EXPECT_TRUE(refused(config, "reorder_and_upcast_attn", true));
+    EXPECT_TRUE(refused(config, "add_cross_attention", true));
+  }
+}
+
+TEST_F(HfFolder, AWindowThatAConfigLeavesOutIsTheFamilysDefault) {
+  model::ModelConfig config = Small(false);
+  config.family = model::Family::kMistral;
+  Value parsed = *json::Parse(HfConfigJson(config));
+  EXPECT_EQ(ParseHfConfig(json::Dump(parsed))->window, 0u) << "null";
+  std::erase_if(std::get<json::Object>(parsed.data),
+                [](const json::Member& m) { return m.first == "sliding_window"; });
+  EXPECT_EQ(ParseHfConfig(json::Dump(parsed))->window, 4096u);
 }
 
 TEST_F(HfFolder, MissingUnusedAndMisshapenTensorsAreListed) {
@@ -230,14 +325,97 @@ TEST_F(HfFolder, MissingUnusedAndMisshapenTensorsAreListed) {
 }
 
 TEST_F(HfFolder, AValueThatIsNotFiniteIsNamed) {
-  ASSERT_TRUE(Export(Small(false)).ok());
   const auto config = Small(false);
+  ASSERT_TRUE(Export(config).ok());
   auto grid = model::MakeGrid(config);
   weights_.span()[grid->TensorOffset(3) + 5] = std::numeric_limits<float>::quiet_NaN();
-  ASSERT_TRUE(
-      ExportHfFolder(folder_, config, *grid, weights_.span(), *data::Tokenizer::Bytes()).ok());
+  const Status exported =
+      ExportHfFolder(folder_, config, *grid, weights_.span(), *data::Tokenizer::Bytes());
+  ASSERT_FALSE(exported.ok());
+  EXPECT_NE(exported.error().message.find(grid->tensors()[3].name), std::string::npos);
+  EXPECT_TRUE(ImportHfFolder(folder_).ok()) << "the folder of before is still there";
+  WriteWeights("model.safetensors", WeightViews(*grid, weights_.span()));
   EXPECT_NE(ImportError().find(grid->tensors()[3].name), std::string::npos);
   EXPECT_NE(ImportError().find("element 5"), std::string::npos);
+}
+
+TEST_F(HfFolder, FormatsAndShardsAreThoseAskedFor) {
+  const auto config = Small(true);
+  const auto grid = model::MakeGrid(config);
+  ASSERT_TRUE(Export(config).ok());
+  const auto views = WeightViews(*grid, weights_.span());
+  HfTexts texts;
+  for (const tensor::DType dtype :
+       {tensor::DType::kF32, tensor::DType::kBF16, tensor::DType::kF16}) {
+    SCOPED_TRACE(tensor::DTypeName(dtype));
+    ASSERT_TRUE(ExportHfFolder(folder_, {config, views, texts, dtype, 20'000}).ok());
+    EXPECT_FALSE(fs::exists(folder_ + "/model.safetensors"));
+    const auto folder = train::HfFolder::Open(folder_);
+    ASSERT_TRUE(folder.ok()) << folder.error().ToString();
+    EXPECT_EQ(MostCommonType(folder->tensors), dtype);
+    const std::string last = fmt::format("model-{0:05}-of-{0:05}.safetensors", [&] {
+      std::size_t shards = 0;
+      for (const auto& entry : fs::directory_iterator(folder_))
+        shards += entry.path().extension() == ".safetensors";
+      return shards;
+    }());
+    EXPECT_TRUE(fs::exists(folder_ + "/" + last)) << last;
+    // Read and written again as it is: the same bits, file by file.
+    const std::string again = root_ + "/again";
+    ASSERT_TRUE(ExportHfFolder(again, {config, folder->tensors, folder->texts, {}, 20'000}).ok());
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      const std::string name = entry.path().filename();
+      EXPECT_EQ(ReadFile(folder_ + "/" + name, 1 << 20).value(),
+                ReadFile(again + "/" + name, 1 << 20).value())
+          << name;
+    }
+  }
+}
+
+TEST_F(HfFolder, TextsAndTokenIdsAreKept) {
+  const auto config = Small(true);
+  ASSERT_TRUE(Export(config).ok());
+  const std::pair<const char*, const char*> kept[] = {
+      {"tokenizer_config.json", R"({"chat_template": "{{ bos_token }}", "eos_token": "<|end|>"})"},
+      {"special_tokens_map.json", R"({"eos_token": "<|end|>"})"},
+      {"chat_template.jinja", "{% for m in messages %}{{ m }}{% endfor %}\n"},
+      {"generation_config.json", R"({"eos_token_id": [2, 7], "temperature": 0.6})"}};
+  for (const auto& [name, text] : kept) std::ofstream(folder_ + "/" + name) << text;
+  std::ofstream(folder_ + "/config.json") << HfConfigJson(
+      config, tensor::DType::kF32, {{"bos_token_id", 1}, {"eos_token_id", json::Array{2, 7}}});
+  const auto folder = train::HfFolder::Open(folder_);
+  ASSERT_TRUE(folder.ok()) << folder.error().ToString();
+  const std::string out = root_ + "/out";
+  ASSERT_TRUE(ExportHfFolder(out, {config, folder->tensors, folder->texts}).ok());
+  for (const auto& [name, text] : kept)
+    EXPECT_EQ(ReadFile(out + "/" + name, 1 << 20).value(), text) << name;
+  for (const char* name : {"config.json", "tokenizer.json"}) {
+    EXPECT_EQ(ReadFile(out + "/" + name, 1 << 20).value(),
+              ReadFile(folder_ + "/" + name, 1 << 20).value())
+        << name;
+  }
+  std::ofstream(folder_ + "/generation_config.json") << "[1]";
+  EXPECT_NE(ImportError().find("generation_config.json"), std::string::npos);
+  fs::remove(folder_ + "/generation_config.json");
+  std::ofstream(folder_ + "/chat_template.jinja") << "\xff";
+  EXPECT_NE(ImportError().find("chat_template.jinja: byte 0"), std::string::npos);
+  fs::remove(folder_ + "/chat_template.jinja");
+  SetConfig("eos_token_id", "two");
+  EXPECT_NE(ImportError().find("eos_token_id"), std::string::npos);
+}
+
+TEST_F(HfFolder, ATokenizerThatLoomCannotUseIsToldOnlyToThoseWhoNeedIt) {
+  ASSERT_TRUE(Export(Small(true)).ok());
+  std::ofstream(folder_ + "/tokenizer.json") << R"({"model": {"type": "Unigram"}})";
+  auto model = ImportHfFolder(folder_);
+  ASSERT_TRUE(model.ok()) << model.error().ToString();
+  EXPECT_EQ(model->tokenizer, nullptr);
+  ASSERT_TRUE(model->no_tokenizer.has_value());
+  EXPECT_NE(model->no_tokenizer->ToString().find(folder_), std::string::npos);
+  fs::remove(folder_ + "/tokenizer.json");
+  model = ImportHfFolder(folder_);
+  ASSERT_TRUE(model.ok());
+  EXPECT_EQ(model->no_tokenizer->code, Code::kNotFound);
 }
 
 TEST_F(HfFolder, ShardedFoldersAndTheirTraps) {

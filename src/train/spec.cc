@@ -327,9 +327,13 @@ Status ResolveSpec(RunSpec& spec) {
 std::string CanonicalSpec(const RunSpec& spec) {
   RunFile run;
   run.spec = spec;
+  const RunFile plain;
   std::string out(kMagic);
   for (const Key& key : Keys()) {
-    if (key.agreed) out += fmt::format("{}.{} = {}\n", key.table, key.name, FormatValue(key, run));
+    if (!key.agreed) continue;
+    const std::string value = FormatValue(key, run);
+    if (key.optional && value == FormatValue(key, plain)) continue;
+    out += fmt::format("{}.{} = {}\n", key.table, key.name, value);
   }
   return out;
 }
@@ -349,6 +353,7 @@ Result<RunSpec> ParseCanonicalSpec(std::string_view text) {
   for (const Key& key : Keys()) {
     if (!key.agreed) continue;
     const std::string start = fmt::format("{}.{} = ", key.table, key.name);
+    if (key.optional && (line == lines.size() || !lines[line].starts_with(start))) continue;
     if (line == lines.size() || !lines[line].starts_with(start) ||
         !std::visit(Assign{key, lines[line].substr(start.size())}, key.slot(run))) {
       return MakeError(

@@ -106,7 +106,7 @@ std::string WriteLocal(const LocalConfig& local);
 /// docs/run-toml.md.
 std::string RunTomlReference();
 
-/// Agreed keys, one "table.key = value" a line, in the order of the key table.
+/// Agreed keys, one "table.key = value" a line, in the order of the keys; optional ones if changed.
 std::string CanonicalSpec(const RunSpec& spec);
 /// Reads exactly what CanonicalSpec writes; anything else is an error that names the line.
 Result<RunSpec> ParseCanonicalSpec(std::string_view text);

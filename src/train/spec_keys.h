@@ -43,6 +43,9 @@ struct Key {
   /// Whether a living run can change it: what is on disk and on its way fits before and after.
   bool Amendable() const;
   std::vector<agreed::InnerKind> of = {};  ///< inner optimizers that have it; empty = all
+  /// Stands in the canonical spec only with another value than the default, so that runs which
+  /// began before there was such a key keep their hash.
+  bool optional = false;
 
   bool Belongs(agreed::InnerKind kind) const;
 };

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "model/family.h"
 #include "train/spec_keys.h"
 
 namespace loom::train {
@@ -247,6 +248,38 @@ TEST(Spec, WrittenFileParsesToTheSameRun) {
     EXPECT_NE(text.find(key.text), std::string::npos) << key.table << "." << key.name;
     EXPECT_FALSE(key.text.empty());
   }
+}
+
+TEST(Spec, FamiliesAndTheirSettingsAreAgreed) {
+  for (const Key& key : Keys()) {
+    if (key.name != "family") continue;
+    ASSERT_EQ(key.choices.size(), model::Families().size());
+    for (std::size_t i = 0; i < key.choices.size(); ++i)
+      EXPECT_EQ(key.choices[i], model::Families()[i].name);
+  }
+  const std::string plain = CanonicalSpec(ParseRun("", "run.toml")->spec);
+  EXPECT_EQ(plain.find("family"), std::string::npos) << "older runs keep their hash";
+  const auto run = ParseRun(
+      "[model]\nfamily = \"qwen3\"\nattention_bias = true\nrope_scaling = \"llama3\"\n"
+      "rope_factor = 8\nrope_original_context = 32\npositions = 256\n",
+      "run.toml");
+  ASSERT_TRUE(run.ok()) << run.error().ToString();
+  const std::string canonical = CanonicalSpec(run->spec);
+  EXPECT_NE(canonical.find("model.family = \"qwen3\"\n"), std::string::npos);
+  EXPECT_NE(canonical.find("model.attention_bias = true\n"), std::string::npos);
+  const auto again = ParseCanonicalSpec(canonical);
+  ASSERT_TRUE(again.ok()) << again.error().ToString();
+  EXPECT_EQ(again->model, run->spec.model);
+  EXPECT_EQ(again->model.rope_scaling.high_freq_factor, 4.0F);
+  EXPECT_FALSE(ParseCanonicalSpec(plain + "model.window = 0\n").ok()) << "one spec, one text";
+
+  const auto gpt2 = ParseRun("[model]\nfamily = \"gpt2\"\n", "run.toml");
+  ASSERT_TRUE(gpt2.ok()) << gpt2.error().ToString();
+  EXPECT_EQ(gpt2->spec.model.ffn, 4 * gpt2->spec.model.width);
+  const auto odd = ParseRun("[model]\nwindow = 8\n", "run.toml");
+  ASSERT_FALSE(odd.ok());
+  EXPECT_NE(odd.error().message.find("model.window is 8, which the family llama"),
+            std::string::npos);
 }
 
 TEST(Spec, CanonicalRoundTripAndHash) {

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "base/toml.h"
+#include "model/family.h"
 #include "train/spec.h"
 #include "train/spec_keys.h"
 
@@ -284,7 +285,10 @@ class RunParser {
       config.head_dim = config.width / config.heads;
     }
     if (given("heads") && !given("kv_heads")) config.kv_heads = config.heads;
-    if (given("width") && !given("ffn")) config.ffn = (config.width * 8 / 3 + 7) / 8 * 8;
+    const bool gated = model::Traits(config.family).rotary;
+    if ((given("width") || !gated) && !given("ffn")) {
+      config.ffn = gated ? (config.width * 8 / 3 + 7) / 8 * 8 : 4 * config.width;
+    }
   }
 
   /// What method = "allreduce" means unless it is said otherwise.

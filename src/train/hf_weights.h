@@ -1,0 +1,40 @@
+// The tensors of a Hugging Face folder, mapped: one model.safetensors, or several files with an
+// index. Names, shapes and types are checked against the model of config.json. Internal to train.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agreed/tile_grid.h"
+#include "base/result.h"
+#include "model/config.h"
+#include "tensor/safetensors.h"
+
+namespace loom::train {
+
+inline constexpr std::string_view kHfWeights = "model.safetensors";
+inline constexpr std::string_view kHfIndex = "model.safetensors.index.json";
+
+/// The files; views of their tensors die with it.
+class HfWeights {
+ public:
+  static Result<HfWeights> Open(const std::string& folder);
+
+  /// The tensors of the grid, in its order. Errors name what is missing, left over, or of another
+  /// shape or type.
+  Result<std::vector<tensor::TensorView>> Match(const agreed::TileGrid& grid,
+                                                const model::ModelConfig& config) const;
+
+ private:
+  Status Add(const std::string& path);
+  Status OpenIndexed(const std::string& folder);
+
+  std::vector<std::unique_ptr<tensor::SafetensorsFile>> files_;
+  std::map<std::string, const tensor::TensorView*, std::less<>> tensors_;
+};
+
+}  // namespace loom::train
