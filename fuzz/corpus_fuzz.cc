@@ -1,6 +1,7 @@
 // A user's text: plain or jsonl, with any bytes. It is read whole or refused by line and reason, a
 // data set that is built of it opens again, and what is reported of it is text. The first byte: bit
-// 0 jsonl, bit 1 skip bad lines, bit 2 the tokenizer, bit 3 packed by gzip; then the file.
+// 0 jsonl, bit 1 skip bad lines, bit 2 the tokenizer, bit 3 packed by gzip,
+// bit 4 of tokens; then the file.
 #include "data/corpus.h"
 
 #include <span>
@@ -24,6 +25,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   config.paths = {folder.Path(name)};
   config.skip_bad = (how & 2U) != 0;
   config.tokenizer = how & 4U ? "bytes" : "chars";
+  config.chat = "chatml";
+  if ((how & 16U) != 0) config.format = "nanogpt";
   config.val_fraction = 0.1;
   const auto looked = data::CheckData(config, 8);
   if (!looked.ok()) {
@@ -61,5 +64,9 @@ void loom::fuzz::MakeSeeds(Seeds& seeds) {
       0x2a, 0x4e, 0xcc, 0xc9, 0xa9, 0x54, 0x48, 0x4c, 0xce, 0xce, 0xcb, 0x2f, 0xcf, 0x49, 0x4d,
       0x49, 0x4f, 0x4d, 0xe1, 0x2,  0x0,  0x3b, 0xb8, 0xdc, 0xb6, 0x27, 0x0,  0x0,  0x0};
   seeds.Add("text-gzip", Script().Byte(12).Raw(std::as_bytes(std::span(gzip))));
+  const std::string_view talk =
+      R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hey"}]})";
+  seeds.Add("messages", Script().Byte(5).Raw(AsBytes(talk)));
+  seeds.Add("tokens", Script().Byte(20).Raw(AsBytes(std::string_view("a\0b\0", 4))));
   seeds.AddRefused("bad-line", Script().Byte(1).Raw(AsBytes(lines)).bytes());
 }

@@ -22,6 +22,7 @@ std::string WithHash(std::string_view text, ByteView tokenizer) {
 }
 
 void Look(const data::TokenStream& stream, std::uint32_t vocab) {
+  Expect(stream.CountTargets(0, stream.size()) == stream.num_targets(), "targets are counted");
   for (std::uint64_t i = 0; i < stream.size(); ++i) {
     const std::int32_t id = stream.At(i);
     Expect(id >= 0 && static_cast<std::uint32_t>(id) < vocab, "every id is of the vocabulary");
@@ -57,9 +58,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 void loom::fuzz::MakeSeeds(Seeds& seeds) {
   const TempFolder corpus, built;
   corpus.Put("a.txt", AsBytes("It is a truth universally acknowledged, that a single man."));
+  corpus.Put("b.jsonl", AsBytes("{\"prompt\": \"It is \", \"completion\": \"a truth\"}\n"));
   for (const std::string tokenizer : {"chars", "bytes"}) {
     data::DataConfig config;
-    config.paths = {corpus.Path("a.txt")};
+    config.paths = {corpus.Path(tokenizer == "chars" ? "a.txt" : "b.jsonl")};
+    if (tokenizer == "bytes") config.weights = {1};
     config.tokenizer = tokenizer;
     config.val_fraction = 0.25;
     Expect(data::BuildDataset(config, built.path()).ok(), "a seed can be built");

@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   fuzz::Expect(header.value().vocab == 256, "the vocabulary is the one asked for");
-  fuzz::Expect(size == data::kShardHeaderBytes + header.value().count * header.value().id_bytes,
+  fuzz::Expect(size == data::kShardHeaderBytes + header.value().PayloadBytes(),
                "the file is exactly header and ids");
   fuzz::Accept();
   return 0;
@@ -30,5 +30,13 @@ void loom::fuzz::MakeSeeds(Seeds& seeds) {
     shard.Int(std::uint32_t{256}).Int(std::uint32_t{0});
     shard.Raw(crypto::Sha256(ids.bytes()).View()).Raw(ids.bytes());
     seeds.Add(fmt::format("ids-of-{}-bytes", width), shard);
+    Script marked_ids(ids);
+    marked_ids.Byte(0b1010);
+    Script marked;
+    marked.Raw(AsBytes(std::string_view("LOOMTOK\0", 8)));
+    marked.Int(std::uint32_t{2}).Int(static_cast<std::uint32_t>(width)).Int(std::uint64_t{4});
+    marked.Int(std::uint32_t{256}).Int(data::kLossBits);
+    marked.Raw(crypto::Sha256(marked_ids.bytes()).View()).Raw(marked_ids.bytes());
+    seeds.Add(fmt::format("marked-ids-of-{}-bytes", width), marked);
   }
 }

@@ -56,7 +56,7 @@ Result<train::ReferenceProgress> NextRound(train::ReferenceTrainer& trainer,
 Result<OneProcessResult> TrainOneProcess(const OneProcessOptions& options,
                                          const data::TokenStream& train,
                                          const std::atomic<bool>& cut, Output& out) {
-  LOOM_ASSIGN(auto made, train::StepEngine::Make(options.spec, options.local, train));
+  LOOM_ASSIGN(auto made, train::StepEngine::Make(options.spec, options.local, train, options.mix));
   const std::shared_ptr<train::StepEngine> engine = std::move(made);
   OneProcessResult result;
   result.grid = engine->grid();

@@ -22,7 +22,8 @@ struct OneProcessOptions {
   /// The samples of each worker in each round, as records name them; empty = workers x inner_steps
   /// batches in the order of the sampler. Its size then replaces `rounds`.
   std::vector<std::vector<std::vector<collab::Range>>> samples;
-  std::string metrics_path;  ///< JSONL, one line a round, flushed; empty = none
+  std::vector<data::MixPart> mix = {};  ///< data::Dataset::mix
+  std::string metrics_path;             ///< JSONL, one line a round, flushed; empty = none
 };
 
 struct OneProcessResult {

@@ -9,6 +9,7 @@
 #include "app/measure.h"
 #include "app/output.h"
 #include "base/memory.h"
+#include "data/byte_input.h"
 #include "data/dataset.h"
 #include "train/plan.h"
 
@@ -17,11 +18,13 @@ namespace {
 
 /// A token is a byte at least, so that a corpus can be too short for a context before it is read.
 Status CheckLength(const train::RunSpec& spec) {
-  LOOM_ASSIGN(const std::vector<std::string> files, data::ListCorpus(spec.data));
+  LOOM_ASSIGN(const std::vector<data::CorpusFile> files, data::ListCorpus(spec.data));
   std::uint64_t bytes = 0;
-  for (const std::string& file : files) {
+  for (const data::CorpusFile& file : files) {
+    // What a packed one holds shows only when it is read.
+    if (data::UnpackedName(file.path) != file.path) return {};
     std::error_code error;
-    const std::uint64_t size = std::filesystem::file_size(file, error);
+    const std::uint64_t size = std::filesystem::file_size(file.path, error);
     if (!error) bytes += size;
   }
   const auto most =

@@ -37,9 +37,14 @@ Status Check(const Options& options) {
                      fmt::format("--context {} --samples {}: the limits are 1 .. 1048576 and 1000",
                                  context, options.samples));
   }
+  Output out(options.json);
+  const auto progress = [&](std::string_view doing, std::uint64_t done, std::uint64_t total) {
+    if (total > 0) out.Progress(fmt::format("{}: {} %", doing, 100 * done / total));
+    return Status();
+  };
   LOOM_ASSIGN(const data::DataReport report,
               data::CheckData(config, static_cast<std::uint32_t>(context),
-                              static_cast<std::uint32_t>(options.samples)));
+                              static_cast<std::uint32_t>(options.samples), {.progress = progress}));
   Print(stdout, "{}\n", options.json ? report.ToJson() : report.ToText());
   return {};
 }

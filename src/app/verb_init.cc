@@ -9,7 +9,7 @@
 #include "app/print.h"
 #include "app/verbs.h"
 #include "base/file.h"
-#include "data/corpus.h"
+#include "data/corpus_pass.h"
 #include "train/spec.h"
 
 namespace loom::app {
@@ -62,7 +62,7 @@ Status Init(const Options& options) {
   run.spec.data.paths = options.data;
   run.spec.data.tokenizer = options.tokenizer;
   // What cannot be trained on is told now, not at the first start.
-  LOOM_RETURN_IF_ERROR(data::ReadCorpus(run.spec.data, [](const auto&) { return Status(); }));
+  LOOM_RETURN_IF_ERROR(data::RunFirstPass(run.spec.data));
   for (std::string& path : run.spec.data.paths) path = SeenFrom(options.out, path);
   if (options.tokenizer.ends_with(".json"))
     run.spec.data.tokenizer = SeenFrom(options.out, options.tokenizer);

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "data/corpus.h"
+#include "data/jsonl_line.h"
 #include "data/tokenizer.h"
 #include "text/bpe_trainer.h"
 #include "text/pre_tokenizer.h"
@@ -91,10 +92,26 @@ Status EncodeStdin(const CodeOptions& options) {
     Print(stdout, "{}\n", IdsJson(ids));
     return {};
   };
+  const auto print_as_trained = [&](const data::MarkedText& marked) -> Status {
+    const std::string_view text = marked.text;
+    std::vector<std::int32_t> all;
+    LOOM_RETURN_IF_ERROR(data::ForFates(
+        marked.spans, text.size(), [&](std::size_t at, std::size_t size, bool) -> Status {
+          LOOM_ASSIGN(const auto ids, tokenizer->Encode(text.substr(at, size)));
+          all.insert(all.end(), ids.begin(), ids.end());
+          return {};
+        }));
+    Print(stdout, "{}\n", IdsJson(all));
+    return {};
+  };
   if (!options.lines) return print(input);
   return ForEachLine(input, [&](std::string_view line, std::size_t number) -> Status {
-    auto text = data::ParseJsonlText(line);
-    Status done = text ? print(*text) : Status(std::move(text).error());
+    data::Fault fault{};
+    const data::LineRules rules{.chat = data::RecogniseChat(*tokenizer), .loss_on_all = false};
+    const auto parsed = data::ParseJsonlLine(line, rules, fault);
+    Status done = !parsed                               ? Status(parsed.error())
+                  : parsed->shape == data::Shape::kText ? print(parsed->marked.text)
+                                                        : print_as_trained(parsed->marked);
     if (!done) return std::move(done).error().Context(fmt::format("line {}", number));
     return {};
   });
@@ -157,10 +174,16 @@ Status Train(const TrainOptions& options) {
   LOOM_ASSIGN(train.pattern, PatternOf(options.pattern));
   data::DataConfig corpus;
   corpus.paths = options.paths;
+  corpus.chat = "chatml";  // what a template writes is not learnt from
   data::CorpusStats stats;
   const auto read = [&](const text::TakeText& take) -> Status {
     LOOM_ASSIGN(stats, data::ReadCorpus(corpus, [&](const data::Document& document) -> Status {
-                  take(std::string(document.text));
+                  std::size_t at = 0;
+                  for (const data::Span& span : document.spans) {
+                    if (!span.markup) take(std::string(document.text.substr(at, span.size)));
+                    at += span.size;
+                  }
+                  if (document.spans.empty()) take(std::string(document.text));
                   return {};
                 }));
     return {};
@@ -190,7 +213,8 @@ Verb TokenizerEncodeVerb() {
                 args.Positional("MODEL", options->model,
                                 "A tokenizer.json, or the folder of a model or of a peer");
                 args.Flag("--jsonl", options->lines,
-                          "A document a line: {\"text\": ...}; a list each");
+                          "A document a line: {\"text\": ...}, or messages, or prompt and "
+                          "completion as they are trained on; a list each");
                 args.Flag("--no-special", options->plain,
                           "Without the tokens that the tokenizer puts around a text");
               },

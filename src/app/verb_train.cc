@@ -58,6 +58,7 @@ Status TrainHere(const Options& options, train::RunFile run) {
                         .workers = static_cast<std::uint32_t>(options.workers),
                         .rounds = run.spec.sync.rounds,
                         .samples = {},
+                        .mix = dataset.mix,
                         .metrics_path = dir + "/metrics.jsonl"};
   LOOM_ASSIGN(OneProcessResult result, TrainOneProcess(one, dataset.train, cut, out));
   LOOM_RETURN_IF_ERROR(train::ExportHfFolder(dir + "/model", run.spec.model, result.grid,

@@ -33,9 +33,10 @@ struct WorkOrder {
 
 struct WorkDone {
   std::uint64_t samples = 0;  ///< the prefix of the order's samples that was used
-  std::uint64_t tokens = 0;   ///< non-ignored target tokens in them
+  std::uint64_t tokens = 0;   ///< targets in them, whether or not a loss is taken on each
   std::uint32_t steps = 0;
-  double loss_sum = 0;      ///< Σ negative log-likelihood over those tokens, in nats
+  double loss_sum = 0;      ///< tokens times the mean negative log-likelihood, in nats, of those
+                            ///< with a loss: the plain sum when all have one
   float grad_norm = 0;      ///< of the last step, before clipping
   float learning_rate = 0;  ///< of the last step
 };

@@ -6,11 +6,12 @@
 #include <filesystem>
 #include <optional>
 
-#include "base/json.h"
 #include "base/utf8.h"
 #include "data/byte_input.h"
+#include "data/jsonl_line.h"
 #include "data/seen_texts.h"
 #include "data/text_input.h"
+#include "data/token_file.h"
 #include "text/vocab.h"
 
 namespace loom::data {
@@ -21,12 +22,36 @@ namespace {
 
 constexpr std::uint64_t kProgressBytes = 1 << 20;
 
-Result<bool> IsJsonl(const std::string& path, const std::string& format) {
-  if (format == "jsonl") return true;
-  if (format == "txt") return false;
-  if (format == "auto") return UnpackedName(path).ends_with(".jsonl");
-  return MakeError(Code::kInvalid, fmt::format("data.format is '{}'", format),
-                   "use \"auto\", \"txt\" or \"jsonl\"");
+enum class FileKind : std::uint8_t { kText, kJsonl, kNanoGpt, kLlmC };
+
+Result<FileKind> KindOf(const std::string& path, const std::string& format) {
+  const std::string_view name = UnpackedName(path);
+  if (format == "jsonl") return FileKind::kJsonl;
+  if (format == "txt") return FileKind::kText;
+  if (format == "nanogpt") return FileKind::kNanoGpt;
+  if (format == "llmc") return FileKind::kLlmC;
+  if (format != "auto") {
+    return MakeError(Code::kInvalid, fmt::format("data.format is '{}'", format),
+                     "use \"auto\", \"txt\", \"jsonl\", \"nanogpt\" or \"llmc\"");
+  }
+  if (name.ends_with(".bin")) {
+    return MakeError(Code::kInvalid, fmt::format("'{}' may be tokens of several kinds", path),
+                     "set data.format to \"nanogpt\" or \"llmc\"");
+  }
+  return name.ends_with(".jsonl") ? FileKind::kJsonl : FileKind::kText;
+}
+
+Result<LineRules> RulesOf(const DataConfig& config) {
+  LineRules rules;
+  if (config.chat != "auto") {
+    LOOM_ASSIGN(rules.chat, ParseChatTemplate(config.chat));
+  }
+  if (config.loss != "answers" && config.loss != "all") {
+    return MakeError(Code::kInvalid, fmt::format("data.loss is '{}'", config.loss),
+                     "use \"answers\" or \"all\"");
+  }
+  rules.loss_on_all = config.loss == "all";
+  return rules;
 }
 
 /// A text file as it passes by, checked piece by piece.
@@ -68,24 +93,27 @@ class TextFile {
 class CorpusReader {
  public:
   CorpusReader(const DataConfig& config, const std::function<Status(const Document&)>& visit,
-               const ReadOptions& options)
-      : config_(config), visit_(visit), options_(options) {}
+               const ReadOptions& options, const LineRules& rules)
+      : config_(config), visit_(visit), options_(options), rules_(rules) {}
 
-  void CountBytes() {
-    for (const std::string& path : stats.files) {
+  void CountBytes(const std::vector<CorpusFile>& files) {
+    for (const CorpusFile& file : files) {
       std::error_code error;
-      const std::uint64_t size = fs::file_size(path, error);
+      const std::uint64_t size = fs::file_size(file.path, error);
       if (!error) total_ += size;
     }
   }
 
-  Status ReadFile(const std::string& path) {
-    LOOM_ASSIGN(const bool jsonl, IsJsonl(path, config_.format));
-    LOOM_ASSIGN(auto input, OpenInput(path));
-    const ByteInput& counted = *input;
-    Status done = jsonl ? ReadJsonl(path, *input) : ReadText(path, std::move(input));
-    if (jsonl) before_ += counted.taken();
-    return done;
+  Status ReadFile(const CorpusFile& file) {
+    source_ = config_.weights.empty() ? 0 : file.source;
+    LOOM_ASSIGN(const FileKind kind, KindOf(file.path, config_.format));
+    LOOM_ASSIGN(auto input, OpenInput(file.path));
+    stats.files.push_back(file.path);
+    if (kind == FileKind::kText) return ReadText(file.path, std::move(input));
+    LOOM_RETURN_IF_ERROR(kind == FileKind::kJsonl ? ReadJsonl(file.path, *input)
+                                                  : ReadTokens(file.path, *input, kind));
+    before_ += input->taken();
+    return {};
   }
 
   /// Of the last document.
@@ -111,7 +139,7 @@ class CorpusReader {
       if (!good) return {};
     }
     for (bool begins = true; *piece; begins = false) {
-      LOOM_RETURN_IF_ERROR(Visit({**piece, path, 0, begins}));
+      LOOM_RETURN_IF_ERROR(Visit({.text = **piece, .file = path, .begins = begins}));
       LOOM_RETURN_IF_ERROR(Tell(file.input().taken()));
       piece = file.Next(fault);
       if (!piece) return std::move(piece).error().Context(fmt::format("'{}'", path));
@@ -137,6 +165,7 @@ class CorpusReader {
 
   Status ReadJsonl(const std::string& path, ByteInput& input) {
     LineReader lines(input, config_.max_line_bytes);
+    shape_.reset();
     for (std::uint64_t number = 1;; ++number) {
       const auto line = lines.Next();
       if (!line) return BadFile(path, number, Fault::kMalformed, line.error());
@@ -153,18 +182,43 @@ class CorpusReader {
           fmt::format("the line has {} bytes, the limit is {}", line.size, config_.max_line_bytes));
     }
     Fault fault = Fault::kMalformed;
-    auto text = ParseJsonlText(line.text, &fault);
-    if (!text) return Bad(path, number, fault, text.error().message);
-    return Visit({*text, path, number, true});
+    const auto parsed = ParseJsonlLine(line.text, rules_, fault);
+    if (!parsed) return Bad(path, number, fault, parsed.error().message);
+    if (shape_.value_or(parsed->shape) != parsed->shape) {
+      return Bad(path, number, Fault::kMalformed,
+                 fmt::format("a line of {} in a file of {}", ShapeName(parsed->shape),
+                             ShapeName(*shape_)));
+    }
+    shape_ = parsed->shape;
+    return Visit({.text = parsed->marked.text,
+                  .file = path,
+                  .line = number,
+                  .ends_itself = parsed->shape == Shape::kMessages,
+                  .spans = parsed->marked.spans});
   }
 
-  Status Visit(const Document& document) {
+  Status ReadTokens(const std::string& path, ByteInput& input, FileKind kind) {
+    bool begins = true;
+    const Status done = ReadTokenFile(
+        input, kind == FileKind::kLlmC ? TokenFileKind::kLlmC : TokenFileKind::kNanoGpt,
+        [&](std::span<const std::int32_t> ids) -> Status {
+          LOOM_RETURN_IF_ERROR(
+              Visit({.file = path, .begins = begins, .ends_itself = true, .ids = ids}));
+          begins = false;
+          return Tell(input.taken());
+        });
+    if (!done) return Error(done.error()).Context(fmt::format("'{}'", path));
+    return begins ? Bad(path, 0, Fault::kEmpty, "the file is empty") : Status();
+  }
+
+  Status Visit(Document document) {
+    document.source = source_;
     if (document.begins) {
       Finish();
       ++stats.documents;
     }
     stats.bytes += document.text.size();
-    if (options_.find_duplicates) {
+    if (options_.find_duplicates && document.ids.empty()) {
       hash_ = text::MixHash(document.text) + 31 * (document.begins ? 0 : *hash_);
       if (stats.duplicates == 0) place_ = Where(document.file, document.line);
     }
@@ -210,7 +264,10 @@ class CorpusReader {
   const DataConfig& config_;
   const std::function<Status(const Document&)>& visit_;
   const ReadOptions& options_;
-  std::uint64_t before_ = 0;  ///< bytes of the files that are done
+  const LineRules& rules_;
+  std::size_t source_ = 0;      ///< of the file that is read
+  std::optional<Shape> shape_;  ///< of the jsonl file that is read
+  std::uint64_t before_ = 0;    ///< bytes of the files that are done
   std::uint64_t told_ = 0, total_ = 0;
   SeenTexts seen_{kMaxTracked};
   std::optional<std::uint64_t> hash_;  ///< of the document so far
@@ -265,10 +322,11 @@ std::string CorpusStats::Complaints() const {
 Result<CorpusStats> ReadCorpus(const DataConfig& config,
                                const std::function<Status(const Document&)>& visit,
                                const ReadOptions& options) {
-  CorpusReader reader(config, visit, options);
-  LOOM_ASSIGN(reader.stats.files, ListCorpus(config));
-  if (options.progress) reader.CountBytes();
-  for (const std::string& path : reader.stats.files) LOOM_RETURN_IF_ERROR(reader.ReadFile(path));
+  LOOM_ASSIGN(const LineRules rules, RulesOf(config));
+  LOOM_ASSIGN(const std::vector<CorpusFile> files, ListCorpus(config));
+  CorpusReader reader(config, visit, options, rules);
+  if (options.progress) reader.CountBytes(files);
+  for (const CorpusFile& file : files) LOOM_RETURN_IF_ERROR(reader.ReadFile(file));
   reader.Finish();
   if (reader.stats.documents == 0) {
     std::string listed = "\n" + reader.stats.BadLinesText();
@@ -278,46 +336,6 @@ Result<CorpusStats> ReadCorpus(const DataConfig& config,
                                  reader.stats.files.size(), reader.stats.bad_count, listed));
   }
   return std::move(reader.stats);
-}
-
-Result<std::string> ParseJsonlText(std::string_view line, Fault* fault) {
-  Fault ignored{};
-  Fault& why = fault == nullptr ? ignored : *fault;
-  why = Fault::kEmpty;
-  if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
-    return MakeError(Code::kInvalid, "an empty line");
-  }
-  why = Fault::kMalformed;
-  json::Fault json_fault{};
-  auto value = json::Parse(line, {.max_bytes = line.size(), .max_depth = 32, .max_values = 1 << 16},
-                           &json_fault);
-  if (!value) {
-    if (json_fault == json::Fault::kInvalidUtf8) why = Fault::kNotUtf8;
-    return std::move(value).error();
-  }
-  if (value->AsObject() == nullptr) {
-    return MakeError(Code::kInvalid,
-                     fmt::format("the line is no object but {}", value->KindName()));
-  }
-  const json::Value* text = value->Find("text");
-  if (text == nullptr) {
-    for (const std::string_view other : {"messages", "prompt", "chosen"}) {
-      if (value->Find(other) != nullptr) {
-        return MakeError(Code::kInvalid, fmt::format("a line of another shape: it has the key '{}' "
-                                                     "and no 'text'",
-                                                     other));
-      }
-    }
-    return MakeError(Code::kInvalid, "no key 'text'");
-  }
-  if (text->AsString() == nullptr) {
-    return MakeError(Code::kInvalid, fmt::format("'text' is no string but {}", text->KindName()));
-  }
-  if (text->AsString()->empty()) {
-    why = Fault::kEmpty;
-    return MakeError(Code::kInvalid, "'text' is empty");
-  }
-  return *text->AsString();
 }
 
 }  // namespace loom::data

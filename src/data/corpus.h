@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "data/config.h"
+#include "data/marked_text.h"
 
 namespace loom::data {
 
@@ -26,12 +28,16 @@ struct BadLine {
   std::string reason;
 };
 
-/// A document, or a part of one whose text file is larger than kPieceBytes.
+/// A document, or a part of one whose file is large. Views live for the call only.
 struct Document {
-  std::string_view text;  ///< valid UTF-8, not empty; lives for the call only
-  std::string_view file;
-  std::uint64_t line = 0;  ///< of a jsonl file, from 1; 0 for a text file
-  bool begins = true;      ///< false: it goes on where the one before it ended
+  std::string_view text = {};  ///< valid UTF-8, not empty unless there are ids
+  std::string_view file = {};
+  std::uint64_t line = 0;                  ///< of a jsonl file, from 1; 0 for another
+  bool begins = true;                      ///< false: it goes on where the one before it ended
+  bool ends_itself = false;                ///< no separator belongs behind it
+  std::size_t source = 0;                  ///< which of config.weights; 0 without weights
+  std::span<const Span> spans = {};        ///< of the text; empty: a loss on all of it
+  std::span<const std::int32_t> ids = {};  ///< of a token file, instead of text
 };
 inline constexpr std::size_t kPieceBytes = 16 << 20;
 
@@ -63,20 +69,23 @@ struct ReadOptions {
   std::function<Status(std::uint64_t done, std::uint64_t total)> progress = {};
 };
 
+struct CorpusFile {
+  std::string path;
+  std::size_t source = 0;  ///< which of config.paths it comes from
+};
+
 /// The files of the corpus in reading order: paths as given; folders and patterns (*, ?, [a-z] in
 /// any part of a path) replaced by what they hold or match, sorted by path. Of folders, sub-folders
-/// included, the .txt and .jsonl files count, also packed (.gz, .zst). Errors: nothing given, a
-/// path that does not exist or a pattern without a match, no file found, too many.
-Result<std::vector<std::string>> ListCorpus(const DataConfig& config);
+/// included, the .txt and .jsonl files count, also packed (.gz, .zst), or, when the format is one
+/// of token files, the .bin files. Errors: nothing given, a path that does not exist or a pattern
+/// without a match, no file found, too many.
+Result<std::vector<CorpusFile>> ListCorpus(const DataConfig& config);
 
 /// Calls visit for each document in order; an error of visit ends the read and is returned.
-/// Unless config.skip_bad, the first bad line is the error.
+/// Unless config.skip_bad, the first bad line is the error. Lines of one jsonl file have one shape,
+/// that of the first good one. A token file that breaks its format is an error in any case.
 Result<CorpusStats> ReadCorpus(const DataConfig& config,
                                const std::function<Status(const Document&)>& visit,
                                const ReadOptions& options = {});
-
-/// The checks of one jsonl line: an object with a string under `text`. What is wrong becomes the
-/// error's message. Other keys are allowed and ignored.
-Result<std::string> ParseJsonlText(std::string_view line, Fault* fault = nullptr);
 
 }  // namespace loom::data

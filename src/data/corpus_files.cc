@@ -15,8 +15,24 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxFiles = 1'000'000;
 
-bool HasKnownEnding(const std::string& path) {
+/// Reads names of one corpus into a list.
+class Lister {
+ public:
+  explicit Lister(bool tokens) : tokens_(tokens) {}
+  Status Add(const std::string& path, std::size_t source);
+  std::vector<CorpusFile> files;
+
+ private:
+  bool HasKnownEnding(const std::string& path) const;
+  Status AddFolder(const std::string& folder, std::size_t source);
+  Status AddPath(const std::string& path, std::size_t source);
+
+  bool tokens_;  ///< files of tokens are meant
+};
+
+bool Lister::HasKnownEnding(const std::string& path) const {
   const std::string_view name = UnpackedName(path);
+  if (tokens_) return name.ends_with(".bin");
   return name.ends_with(".txt") || name.ends_with(".jsonl");
 }
 
@@ -25,7 +41,7 @@ Error TooMany(const std::string& path) {
                    "join small files into larger ones");
 }
 
-Status AddFolder(const std::string& folder, std::vector<std::string>& files) {
+Status Lister::AddFolder(const std::string& folder, std::size_t source) {
   std::error_code error;
   std::vector<std::string> found;
   for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end;
@@ -40,18 +56,19 @@ Status AddFolder(const std::string& folder, std::vector<std::string>& files) {
   }
   if (found.empty()) {
     return MakeError(
-        Code::kNotFound, fmt::format("no .txt or .jsonl file in '{}'", folder),
+        Code::kNotFound,
+        fmt::format("no {} file in '{}'", tokens_ ? ".bin" : ".txt or .jsonl", folder),
         "packed ones end in .txt.gz, .jsonl.zst and so on; name other files one by one");
   }
   std::sort(found.begin(), found.end());
-  files.insert(files.end(), found.begin(), found.end());
+  for (std::string& path : found) files.push_back({std::move(path), source});
   return {};
 }
 
-Status AddPath(const std::string& path, std::vector<std::string>& files) {
+Status Lister::AddPath(const std::string& path, std::size_t source) {
   std::error_code error;
-  if (fs::is_directory(path, error)) return AddFolder(path, files);
-  files.push_back(path);
+  if (fs::is_directory(path, error)) return AddFolder(path, source);
+  files.push_back({path, source});
   return files.size() > kMaxFiles ? TooMany(path) : Status();
 }
 
@@ -69,32 +86,34 @@ Result<std::vector<std::string>> Matches(const std::string& pattern) {
   return paths;
 }
 
+Status Lister::Add(const std::string& path, std::size_t source) {
+  std::error_code error;
+  if (fs::exists(fs::status(path, error))) return AddPath(path, source);
+  const bool pattern = path.find_first_of("*?[") != std::string::npos;
+  std::vector<std::string> matches;
+  if (pattern) {
+    LOOM_ASSIGN(matches, Matches(path));
+  }
+  if (matches.empty()) {
+    return MakeError(Code::kNotFound,
+                     fmt::format("'{}' {}", path, pattern ? "matches nothing" : "does not exist"),
+                     "check data.paths");
+  }
+  for (const std::string& match : matches) LOOM_RETURN_IF_ERROR(AddPath(match, source));
+  return {};
+}
+
 }  // namespace
 
-Result<std::vector<std::string>> ListCorpus(const DataConfig& config) {
+Result<std::vector<CorpusFile>> ListCorpus(const DataConfig& config) {
   if (config.paths.empty()) {
     return MakeError(Code::kInvalid, "data.paths is empty", "name a text file or a folder of them");
   }
-  std::vector<std::string> files;
-  for (const std::string& path : config.paths) {
-    std::error_code error;
-    if (fs::exists(fs::status(path, error))) {
-      LOOM_RETURN_IF_ERROR(AddPath(path, files));
-      continue;
-    }
-    const bool pattern = path.find_first_of("*?[") != std::string::npos;
-    std::vector<std::string> matches;
-    if (pattern) {
-      LOOM_ASSIGN(matches, Matches(path));
-    }
-    if (matches.empty()) {
-      return MakeError(Code::kNotFound,
-                       fmt::format("'{}' {}", path, pattern ? "matches nothing" : "does not exist"),
-                       "check data.paths");
-    }
-    for (const std::string& match : matches) LOOM_RETURN_IF_ERROR(AddPath(match, files));
+  Lister lister(config.format == "nanogpt" || config.format == "llmc");
+  for (std::size_t i = 0; i < config.paths.size(); ++i) {
+    LOOM_RETURN_IF_ERROR(lister.Add(config.paths[i], i));
   }
-  return files;
+  return std::move(lister.files);
 }
 
 }  // namespace loom::data

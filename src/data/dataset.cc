@@ -3,20 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <functional>
-#include <set>
+#include <numeric>
+#include <optional>
+#include <thread>
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/utf8.h"
 #include "crypto/hash.h"
+#include "data/dataset_writer.h"
 
 namespace loom::data {
-
-namespace fs = std::filesystem;
-
 namespace {
 
 constexpr std::size_t kMaxManifestBytes = 64 << 20;
@@ -25,132 +25,11 @@ constexpr std::string_view kManifestName = "dataset.json";
 constexpr std::string_view kTokenizerName = "tokenizer.json";
 
 std::string InFolder(const std::string& folder, std::string_view name) {
-  return (fs::path(folder) / name).string();
+  return (std::filesystem::path(folder) / name).string();
 }
 
-std::string ShardName(std::string_view split, std::size_t index) {
-  return fmt::format("{}-{:05}.tokens", split, index);
-}
-
-Status CheckConfig(const DataConfig& config) {
-  if (!(config.val_fraction >= 0.0 && config.val_fraction <= 0.5)) {
-    return MakeError(Code::kInvalid, fmt::format("data.val_fraction is {}, must be in [0, 0.5]",
-                                                 config.val_fraction));
-  }
-  if (FindInvalidUtf8(config.separator) != std::string::npos) {
-    return MakeError(Code::kInvalid, "data.separator is not valid UTF-8");
-  }
-  return {};
-}
-
-// The corpus as one text: documents with the separator between them.
-Result<CorpusStats> ReadJoined(const DataConfig& config,
-                               const std::function<Status(const Document&)>& piece,
-                               const ReadOptions& options = {}) {
-  bool first = true;
-  return ReadCorpus(
-      config,
-      [&](const Document& document) -> Status {
-        if (!first && document.begins && !config.separator.empty()) {
-          LOOM_RETURN_IF_ERROR(piece({config.separator, document.file, document.line}));
-        }
-        first = false;
-        return piece(document);
-      },
-      options);
-}
-
-// What the first pass over a corpus learns.
-struct FirstPass {
-  CorpusStats stats;
-  std::uint64_t characters = 0;
-  std::unique_ptr<Tokenizer> tokenizer;
-};
-
-void CollectCharacters(std::string_view text, std::vector<bool>& seen) {
-  for (std::size_t i = 0; i < text.size();) {
-    const Utf8Step step = DecodeUtf8(text, i);
-    seen[step.code_point] = true;
-    i += step.size;
-  }
-}
-
-Result<std::unique_ptr<Tokenizer>> NamedTokenizer(const std::string& name) {
-  if (name == "bytes") return Tokenizer::Bytes();
-  if (!name.ends_with(".json")) {
-    return MakeError(Code::kInvalid, fmt::format("data.tokenizer is '{}'", name),
-                     "use \"bytes\", \"chars\" or the path of a tokenizer.json");
-  }
-  LOOM_ASSIGN(const std::string text, ReadFile(name, Tokenizer::kMaxJsonBytes));
-  return Tokenizer::FromJson(AsBytes(text));
-}
-
-Result<FirstPass> RunFirstPass(const DataConfig& config) {
-  LOOM_RETURN_IF_ERROR(CheckConfig(config));
-  FirstPass pass;
-  const bool chars = config.tokenizer == "chars";
-  if (!chars) {
-    LOOM_ASSIGN(pass.tokenizer, NamedTokenizer(config.tokenizer));
-  }
-  std::vector<bool> seen(Tokenizer::kMaxVocab);
-  LOOM_ASSIGN(pass.stats, ReadJoined(config,
-                                     [&](const Document& piece) -> Status {
-                                       pass.characters += CountCodePoints(piece.text);
-                                       if (chars) CollectCharacters(piece.text, seen);
-                                       return {};
-                                     },
-                                     {.find_duplicates = true}));
-  if (chars) {
-    std::vector<char32_t> characters;
-    for (std::size_t c = 0; c < seen.size(); ++c) {
-      if (seen[c]) characters.push_back(static_cast<char32_t>(c));
-    }
-    LOOM_ASSIGN(pass.tokenizer, Tokenizer::FromCharacters(characters));
-  }
-  return pass;
-}
-
-using TokenSink = std::function<Status(bool val, std::span<const std::int32_t>)>;
-
-/// Where the first n characters of valid UTF-8 end.
-std::size_t OffsetOfCharacter(std::string_view text, std::uint64_t n) {
-  std::size_t at = 0;
-  for (; at < text.size(); ++at) {
-    const bool starts = (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80;
-    if (starts && n-- == 0) break;
-  }
-  return at;
-}
-
-Status EncodeInto(const Tokenizer& tokenizer, std::string_view text, const Document& piece,
-                  bool val, const TokenSink& sink) {
-  if (text.empty()) return {};
-  auto ids = tokenizer.Encode(text);
-  if (!ids) {
-    return std::move(ids).error().Context(fmt::format("'{}' line {}", piece.file, piece.line));
-  }
-  return sink(val, *ids);
-}
-
-/// The second pass: encodes the corpus piece by piece into its two splits.
-Status EncodeCorpus(const DataConfig& config, const FirstPass& first, const TokenSink& sink) {
-  const auto cut = static_cast<std::uint64_t>(static_cast<double>(first.characters) *
-                                              (1.0 - config.val_fraction));
-  std::uint64_t at = 0;
-  auto done = ReadJoined(config, [&](const Document& piece) -> Status {
-    const std::uint64_t characters = CountCodePoints(piece.text);
-    const std::uint64_t in_train = at >= cut ? 0 : std::min(characters, cut - at);
-    const std::size_t split = OffsetOfCharacter(piece.text, in_train);
-    at += characters;
-    LOOM_RETURN_IF_ERROR(
-        EncodeInto(*first.tokenizer, piece.text.substr(0, split), piece, false, sink));
-    return EncodeInto(*first.tokenizer, piece.text.substr(split), piece, true, sink);
-  });
-  if (!done) return std::move(done).error();
-  if (at != first.characters) {
-    return MakeError(Code::kConflict, "the corpus changed while it was read", "run it again");
-  }
-  return {};
+std::uint32_t Threads(const BuildOptions& options) {
+  return options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
 }
 
 // Counts what a sink sees.
@@ -166,6 +45,19 @@ class Counter {
       last_ = id;
     }
   }
+  void Add(const EncodedPart& part) {
+    Add(part.val, part.ids);
+    if (!part.loss) no_loss += part.ids.size();
+  }
+  void Add(bool val, const Shard& shard) {
+    std::array<std::int32_t, 4096> ids{};
+    for (std::uint64_t at = 0; at < shard.size(); at += ids.size()) {
+      const std::span part(ids.data(), std::min<std::uint64_t>(ids.size(), shard.size() - at));
+      shard.Read(at, part);
+      Add(val, part);
+    }
+    no_loss += shard.size() - shard.num_targets();
+  }
   double Entropy() const {
     const double total = static_cast<double>(train_tokens + val_tokens);
     double sum = 0;
@@ -178,6 +70,7 @@ class Counter {
   }
   std::uint64_t train_tokens = 0;
   std::uint64_t val_tokens = 0;
+  std::uint64_t no_loss = 0;
   std::uint64_t doubled_begins = 0;
 
  private:
@@ -191,48 +84,41 @@ DataReport MakeReport(FirstPass& first, const Counter& counter) {
   report.corpus = std::move(first.stats);
   report.tokenizer = first.tokenizer->kind();
   report.vocab_size = first.tokenizer->vocab_size();
-  report.characters = first.characters;
+  report.chat = first.config.chat;
+  report.characters = first.total_characters();
   report.train_tokens = counter.train_tokens;
   report.val_tokens = counter.val_tokens;
+  report.no_loss = counter.no_loss;
   report.doubled_begins = counter.doubled_begins;
   report.unigram_entropy = counter.Entropy();
   return report;
 }
 
-json::Array FilesJson(const std::vector<ShardFile>& files) {
+/// [{"shards", "share"}], one for each of data.paths.
+json::Array MixJson(const std::vector<std::uint64_t>& shards,
+                    const std::vector<std::uint32_t>& shares) {
   json::Array out;
-  for (const ShardFile& file : files) {
-    out.emplace_back(json::Object{{"name", file.name},
-                                  {"tokens", file.tokens},
-                                  {"bytes", file.bytes},
-                                  {"sha256", file.hash.Hex()}});
-  }
+  out.reserve(shares.size());
+  for (std::size_t i = 0; i < shares.size(); ++i)
+    out.emplace_back(json::Object{{"shards", shards[i]}, {"share", shares[i]}});
   return out;
 }
 
-Status PrepareFolder(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    return MakeError(Code::kIo, fmt::format("cannot create '{}': {}", folder, error.message()));
-  }
-  // Without a manifest the folder is no data set; then the shards of an older one may go.
-  fs::remove(InFolder(folder, kManifestName), error);
-  for (const std::string_view split : {"train", "val"}) {
-    for (std::size_t i = 0; fs::remove(InFolder(folder, ShardName(split, i)), error); ++i) {
-    }
-  }
-  return SyncFolder(folder);
+Error BadManifest(const std::string& folder, std::string_view what) {
+  return MakeError(Code::kCorrupt, fmt::format("'{}' {}", InFolder(folder, kManifestName), what),
+                   "build the shards again from the corpus");
 }
 
-Result<TokenStream> OpenSplit(const std::string& folder, std::string_view split,
-                              const json::Value& manifest, std::uint32_t vocab) {
+using Shards = std::vector<std::shared_ptr<const Shard>>;
+
+Result<Shards> OpenSplit(const std::string& folder, std::string_view split,
+                         const json::Value& manifest, std::uint32_t vocab) {
   const json::Value* files = manifest.Find(split);
   if (files == nullptr || files->AsArray() == nullptr) {
     return MakeError(Code::kCorrupt,
                      fmt::format("'{}' in '{}' has no list '{}'", kManifestName, folder, split));
   }
-  std::vector<std::shared_ptr<const Shard>> shards;
+  Shards shards;
   for (std::size_t i = 0; i < files->AsArray()->size(); ++i) {
     const std::string path = InFolder(folder, ShardName(split, i));
     const json::Value* hex = (*files->AsArray())[i].Find("sha256");
@@ -246,7 +132,36 @@ Result<TokenStream> OpenSplit(const std::string& folder, std::string_view split,
     LOOM_ASSIGN(auto shard, Shard::Open(path, vocab));
     shards.push_back(std::move(shard));
   }
-  return TokenStream(std::move(shards));
+  return shards;
+}
+
+Result<std::vector<MixPart>> ReadMix(const std::string& folder, const json::Value& manifest,
+                                     const Shards& train) {
+  const json::Value* mix = manifest.Find("mix");
+  if (mix == nullptr) return std::vector<MixPart>();
+  if (mix->AsArray() == nullptr) return BadManifest(folder, "has a 'mix' that is no list");
+  std::vector<MixPart> parts;
+  parts.reserve(mix->AsArray()->size());
+  std::uint64_t at = 0;  // shard
+  std::uint64_t first = 0, shares = 0;
+  for (const json::Value& entry : *mix->AsArray()) {
+    const json::Value* shards = entry.Find("shards");
+    const json::Value* share = entry.Find("share");
+    if (shards == nullptr || shards->AsUnsigned() == nullptr || share == nullptr ||
+        share->AsUnsigned() == nullptr || *shards->AsUnsigned() > train.size() - at ||
+        *share->AsUnsigned() > kMixBlock) {
+      return BadManifest(folder, "has a 'mix' that does not fit its shards");
+    }
+    MixPart part{first, 0, static_cast<std::uint32_t>(*share->AsUnsigned())};
+    for (std::uint64_t i = 0; i < *shards->AsUnsigned(); ++i) part.tokens += train[at++]->size();
+    first += part.tokens;
+    shares += part.share;
+    parts.push_back(part);
+  }
+  if (at != train.size() || shares != kMixBlock) {
+    return BadManifest(folder, "has a 'mix' that does not fit its shards");
+  }
+  return parts;
 }
 
 }  // namespace
@@ -257,32 +172,45 @@ Result<std::unique_ptr<Tokenizer>> MakeTokenizer(const DataConfig& config) {
   return std::move(first.tokenizer);
 }
 
-Result<DataReport> BuildDataset(const DataConfig& config, const std::string& folder) {
-  LOOM_ASSIGN(auto first, RunFirstPass(config));
-  LOOM_RETURN_IF_ERROR(PrepareFolder(folder));
-  const std::uint32_t vocab = first.tokenizer->vocab_size();
-  ShardWriter train(folder, "train", vocab, config.shard_tokens);
-  ShardWriter val(folder, "val", vocab, config.shard_tokens);
+Result<DataReport> BuildDataset(const DataConfig& config, const std::string& folder,
+                                const BuildOptions& options) {
+  std::vector<std::uint32_t> shares;
+  if (!config.weights.empty()) {
+    LOOM_ASSIGN(shares, SharesOf(config.weights));
+  }
+  LOOM_ASSIGN(auto first, RunFirstPass(config, options.progress));
   Counter counter(*first.tokenizer);
-  LOOM_RETURN_IF_ERROR(
-      EncodeCorpus(config, first, [&](bool to_val, std::span<const std::int32_t> ids) {
-        counter.Add(to_val, ids);
-        return (to_val ? val : train).Append(ids);
-      }));
+  LOOM_ASSIGN(auto writer, DatasetWriter::Begin(folder, first, [&](bool val, const Shard& shard) {
+                counter.Add(val, shard);
+              }));
+  const auto append = [&](EncodedPart part) -> Status {
+    LOOM_RETURN_IF_ERROR(writer.DropKept(part));
+    counter.Add(part);
+    return writer.Append(part);
+  };
+  LOOM_RETURN_IF_ERROR(EncodeCorpus(first,
+                                    {.first_part = writer.first_part(),
+                                     .threads = Threads(options),
+                                     .progress = options.progress},
+                                    append));
   const std::string tokenizer_json = first.tokenizer->ToJson();
+  LOOM_ASSIGN(DatasetWriter::Files files, writer.Finish());
   DataReport report = MakeReport(first, counter);
-  LOOM_ASSIGN(report.train_files, train.Finish());
-  LOOM_ASSIGN(report.val_files, val.Finish());
+  if (report.no_loss == report.train_tokens + report.val_tokens) {
+    return MakeError(Code::kInvalid, "no token of the corpus has a loss", "check data.loss");
+  }
   LOOM_RETURN_IF_ERROR(WriteFileAtomic(InFolder(folder, kTokenizerName), AsBytes(tokenizer_json)));
-  const std::string manifest =
-      json::Dump(json::Object{{"schema", kManifestSchema},
-                              {"vocab", vocab},
-                              {"tokenizer_sha256", crypto::Sha256(AsBytes(tokenizer_json)).Hex()},
-                              {"train", FilesJson(report.train_files)},
-                              {"val", FilesJson(report.val_files)}},
-                 2) +
-      "\n";
-  LOOM_RETURN_IF_ERROR(WriteFileAtomic(InFolder(folder, kManifestName), AsBytes(manifest)));
+  json::Object manifest{{"schema", kManifestSchema},
+                        {"vocab", report.vocab_size},
+                        {"tokenizer_sha256", crypto::Sha256(AsBytes(tokenizer_json)).Hex()}};
+  if (!shares.empty()) manifest.emplace_back("mix", MixJson(files.shards_of_source, shares));
+  manifest.emplace_back("train", FilesJson(files.train));
+  manifest.emplace_back("val", FilesJson(files.val));
+  const std::string text = json::Dump(std::move(manifest), 2) + "\n";
+  LOOM_RETURN_IF_ERROR(WriteFileAtomic(InFolder(folder, kManifestName), AsBytes(text)));
+  LOOM_RETURN_IF_ERROR(DatasetWriter::End(folder));
+  report.train_files = std::move(files.train);
+  report.val_files = std::move(files.val);
   return report;
 }
 
@@ -307,114 +235,93 @@ Result<Dataset> OpenDataset(const std::string& folder) {
   Dataset dataset;
   LOOM_ASSIGN(dataset.tokenizer, Tokenizer::FromJson(AsBytes(tokenizer_json)));
   const std::uint32_t vocab = dataset.tokenizer->vocab_size();
-  LOOM_ASSIGN(dataset.train, OpenSplit(folder, "train", *manifest, vocab));
-  LOOM_ASSIGN(dataset.val, OpenSplit(folder, "val", *manifest, vocab));
+  LOOM_ASSIGN(Shards train, OpenSplit(folder, "train", *manifest, vocab));
+  LOOM_ASSIGN(Shards val, OpenSplit(folder, "val", *manifest, vocab));
+  LOOM_ASSIGN(dataset.mix, ReadMix(folder, *manifest, train));
+  dataset.train = TokenStream(std::move(train));
+  dataset.val = TokenStream(std::move(val));
   return dataset;
 }
 
 Result<Dataset> LoadDataset(const DataConfig& config, std::uint64_t max_tokens) {
+  Dataset dataset;
+  std::vector<std::uint32_t> shares;
+  if (!config.weights.empty()) {
+    LOOM_ASSIGN(shares, SharesOf(config.weights));
+  }
+  dataset.mix.reserve(shares.size());
+  for (const std::uint32_t share : shares) dataset.mix.push_back({0, 0, share});
   LOOM_ASSIGN(auto first, RunFirstPass(config));
   std::vector<std::int32_t> train, val;
-  LOOM_RETURN_IF_ERROR(
-      EncodeCorpus(config, first, [&](bool to_val, std::span<const std::int32_t> ids) -> Status {
-        if (train.size() + val.size() + ids.size() > max_tokens) {
-          return MakeError(Code::kLimit,
-                           fmt::format("the corpus has more than {} tokens", max_tokens));
-        }
-        auto& split = to_val ? val : train;
-        split.insert(split.end(), ids.begin(), ids.end());
-        return {};
-      }));
-  Dataset dataset;
+  std::vector<bool> train_loss, val_loss;
+  LOOM_RETURN_IF_ERROR(EncodeCorpus(first, {}, [&](const EncodedPart& part) -> Status {
+    if (train.size() + val.size() + part.ids.size() > max_tokens) {
+      return MakeError(Code::kLimit, fmt::format("the corpus has more than {} tokens", max_tokens));
+    }
+    auto& split = part.val ? val : train;
+    split.insert(split.end(), part.ids.begin(), part.ids.end());
+    (part.val ? val_loss : train_loss).resize(split.size(), part.loss);
+    if (!part.val && !dataset.mix.empty()) dataset.mix[part.source].tokens += part.ids.size();
+    return {};
+  }));
+  std::uint64_t first_token = 0;
+  for (MixPart& part : dataset.mix) {
+    part.first = first_token;
+    first_token += part.tokens;
+  }
   dataset.tokenizer = std::move(first.tokenizer);
-  dataset.train = TokenStream::FromTokens(std::move(train));
-  dataset.val = TokenStream::FromTokens(std::move(val));
+  dataset.train = TokenStream::FromTokens(std::move(train), train_loss);
+  dataset.val = TokenStream::FromTokens(std::move(val), val_loss);
   return dataset;
 }
 
+namespace {
+
+/// A window of tokens as text; those without a loss between ⟦ and ⟧.
+std::string Marked(const Tokenizer& tokenizer, std::span<const std::int32_t> ids,
+                   const std::vector<bool>& loss, std::size_t first) {
+  std::string out;
+  for (std::size_t at = 0; at < ids.size();) {
+    std::size_t end = at + 1;
+    while (end < ids.size() && loss[first + end] == loss[first + at]) ++end;
+    const std::string text = tokenizer.Decode(ids.subspan(at, end - at));
+    out += loss[first + at] ? text : "⟦" + text + "⟧";
+    at = end;
+  }
+  return out;
+}
+
+}  // namespace
+
 Result<DataReport> CheckData(const DataConfig& config, std::uint32_t context,
-                             std::uint32_t num_samples) {
+                             std::uint32_t num_samples, const BuildOptions& options) {
   DataConfig lenient = config;
   lenient.skip_bad = true;
-  LOOM_ASSIGN(auto first, RunFirstPass(lenient));
+  LOOM_ASSIGN(auto first, RunFirstPass(lenient, options.progress));
   Counter counter(*first.tokenizer);
   const std::size_t wanted = static_cast<std::size_t>(context) * num_samples + 1;
   std::vector<std::int32_t> head;
-  LOOM_RETURN_IF_ERROR(
-      EncodeCorpus(lenient, first, [&](bool to_val, std::span<const std::int32_t> ids) -> Status {
-        counter.Add(to_val, ids);
-        if (!to_val && head.size() < wanted) {
-          const auto part = ids.first(std::min(ids.size(), wanted - head.size()));
-          head.insert(head.end(), part.begin(), part.end());
+  std::vector<bool> loss;
+  LOOM_RETURN_IF_ERROR(EncodeCorpus(
+      first, {.threads = Threads(options), .progress = options.progress},
+      [&](const EncodedPart& part) -> Status {
+        counter.Add(part);
+        if (!part.val && head.size() < wanted) {
+          const auto ids =
+              std::span(part.ids).first(std::min(part.ids.size(), wanted - head.size()));
+          head.insert(head.end(), ids.begin(), ids.end());
+          loss.resize(head.size(), part.loss);
         }
         return {};
       }));
   std::vector<std::string> samples;
   for (std::size_t at = 0; at + 1 < head.size(); at += context) {
     const std::size_t size = std::min<std::size_t>(context + std::size_t{1}, head.size() - at);
-    samples.push_back(first.tokenizer->Decode(std::span(head).subspan(at, size)));
+    samples.push_back(Marked(*first.tokenizer, std::span(head).subspan(at, size), loss, at));
   }
   DataReport report = MakeReport(first, counter);
   report.samples = std::move(samples);
   return report;
-}
-
-std::string DataReport::Complaints() const {
-  std::string out = corpus.Complaints();
-  if (doubled_begins > 0) {
-    out += fmt::format("{}{} begin-of-text tokens right behind another one",
-                       out.empty() ? "" : ", ", doubled_begins);
-  }
-  return out;
-}
-
-std::string DataReport::ToText() const {
-  std::string out = fmt::format("files      {}\ndocuments  {}\nbytes      {}\ncharacters {}\n",
-                                corpus.files.size(), corpus.documents, corpus.bytes, characters);
-  out += fmt::format("tokenizer  {}, vocabulary {}\ntokens     {} train, {} validation\n",
-                     TokenizerKindName(tokenizer), vocab_size, train_tokens, val_tokens);
-  out += fmt::format("unigram entropy {:.4f} nats a token\n", unigram_entropy);
-  out += fmt::format(
-      "duplicates {}{}\ndoubled begin-of-text {}\nbad lines  {}\n", corpus.duplicates,
-      corpus.duplicates == 0 ? "" : fmt::format(" (the first: {})", corpus.first_duplicate),
-      doubled_begins, corpus.bad_count);
-  for (std::size_t i = 0; i < kNumFaults; ++i) {
-    if (corpus.faults[i] == 0) continue;
-    out += fmt::format("  {} of them {}\n", corpus.faults[i], FaultName(static_cast<Fault>(i)));
-  }
-  out += corpus.BadLinesText();
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    out += fmt::format("--- sample {} ---\n{}\n", i, ReplaceInvalidUtf8(samples[i]));
-  }
-  return out;
-}
-
-std::string DataReport::ToJson() const {
-  json::Array bad, decoded, files;
-  for (const BadLine& line : corpus.bad_lines) {
-    bad.emplace_back(
-        json::Object{{"file", line.file}, {"line", line.line}, {"reason", line.reason}});
-  }
-  for (const std::string& sample : samples) decoded.emplace_back(sample);
-  for (const std::string& file : corpus.files) files.emplace_back(file);
-  return json::Dump(json::Object{{"files", std::move(files)},
-                                 {"documents", corpus.documents},
-                                 {"bytes", corpus.bytes},
-                                 {"characters", characters},
-                                 {"tokenizer", TokenizerKindName(tokenizer)},
-                                 {"vocab", vocab_size},
-                                 {"train_tokens", train_tokens},
-                                 {"val_tokens", val_tokens},
-                                 {"unigram_entropy", unigram_entropy},
-                                 {"duplicates", corpus.duplicates},
-                                 {"doubled_begins", doubled_begins},
-                                 {"bad_count", corpus.bad_count},
-                                 {"empty", corpus.faults[0]},
-                                 {"over_long", corpus.faults[1]},
-                                 {"not_utf8", corpus.faults[2]},
-                                 {"malformed", corpus.faults[3]},
-                                 {"bad_lines", std::move(bad)},
-                                 {"samples", std::move(decoded)}});
 }
 
 }  // namespace loom::data

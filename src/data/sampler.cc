@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <utility>
 
 #include "agreed/random.h"
 
@@ -15,6 +17,9 @@ constexpr int kRounds = 8;
 // Streams of the seed: the high word tells the uses apart, the low word is the pass.
 constexpr std::uint64_t kOrderStream = 0x4F52'4452ULL << 32;
 constexpr std::uint64_t kShiftStream = 0x5348'4654ULL << 32;
+constexpr std::uint64_t kMixStream = 0x4D49'5842ULL << 32;
+/// Between the seeds of a mixture's parts; the first part has the seed itself.
+constexpr std::uint64_t kPartSeeds = 0x9E37'79B9'7F4A'7C15ULL;
 
 }  // namespace
 
@@ -47,46 +52,128 @@ std::uint64_t Permutation::operator()(std::uint64_t index) const {
   return x;
 }
 
-Result<Sampler> Sampler::Make(std::uint64_t num_tokens, std::uint32_t context, std::uint64_t seed) {
-  if (context == 0) return MakeError(Code::kInvalid, "a context of 0 tokens");
-  if (num_tokens < static_cast<std::uint64_t>(context) + 1) {
-    return MakeError(Code::kInvalid,
-                     fmt::format("the training split has {} tokens, one sequence needs {}",
-                                 num_tokens, static_cast<std::uint64_t>(context) + 1),
-                     "use a longer corpus or a shorter model.context");
+Result<std::vector<std::uint32_t>> SharesOf(std::span<const double> weights) {
+  double sum = 0;
+  for (const double weight : weights) {
+    if (!(weight > 0) || !std::isfinite(weight)) {
+      return MakeError(Code::kInvalid,
+                       fmt::format("a weight of the mixture is {}, it must be above 0", weight),
+                       "leave the path out if nothing is to be drawn from it");
+    }
+    sum += weight;
   }
-  if (num_tokens > (1ULL << 62)) return MakeError(Code::kLimit, "more than 2^62 tokens");
-  return Sampler(num_tokens, context, seed);
+  std::vector<std::uint32_t> shares;
+  std::vector<std::pair<double, std::size_t>> rest;  // negative remainder, index
+  std::uint32_t given = 0;
+  shares.reserve(weights.size());
+  rest.reserve(weights.size());
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const double exact = weights[i] / sum * kMixBlock;
+    shares.push_back(static_cast<std::uint32_t>(exact));
+    rest.emplace_back(static_cast<double>(shares[i]) - exact, i);
+    given += shares[i];
+  }
+  std::sort(rest.begin(), rest.end());
+  for (std::size_t i = 0; given < kMixBlock; ++i, ++given) ++shares[rest[i].second];
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    if (shares[i] > 0) continue;
+    return MakeError(Code::kInvalid,
+                     fmt::format("weight {} of the mixture is less than 1/{} of their sum {}",
+                                 weights[i], kMixBlock, sum),
+                     "give it a larger weight, or leave the path out");
+  }
+  return shares;
 }
 
-Sampler::Sampler(std::uint64_t num_tokens, std::uint32_t context, std::uint64_t seed)
-    : num_tokens_(num_tokens),
-      // One window less than fit, so that every shift in [0, T) leaves N whole windows.
-      windows_(std::max<std::uint64_t>(1, (num_tokens - context) / context)),
-      seed_(seed),
-      context_(context) {}
-
-std::uint64_t Sampler::Shift(std::uint64_t pass) const {
-  const std::uint64_t room = std::min<std::uint64_t>(context_, num_tokens_ - windows_ * context_);
-  return agreed::Philox(seed_, kShiftStream ^ pass).Below(0, room);
+Status Sampler::Add(const MixPart& part, std::string_view name) {
+  if (context_ == 0) return MakeError(Code::kInvalid, "a context of 0 tokens");
+  const std::uint64_t context = context_;
+  if (part.tokens < context + 1) {
+    return MakeError(
+        Code::kInvalid,
+        fmt::format("{} has {} tokens, one sequence needs {}", name, part.tokens, context + 1),
+        "use a longer corpus or a shorter model.context");
+  }
+  if (part.tokens > (1ULL << 62)) return MakeError(Code::kLimit, "more than 2^62 tokens");
+  const std::uint32_t before =
+      parts_.empty() ? 0 : parts_.back().shares_before + parts_.back().share;
+  // One window less than fit, so that every shift in [0, T) leaves N whole windows.
+  parts_.push_back({.first = part.first,
+                    .tokens = part.tokens,
+                    .windows = std::max<std::uint64_t>(1, (part.tokens - context) / context),
+                    .seed = seed_ + parts_.size() * kPartSeeds,
+                    .share = part.share,
+                    .shares_before = before});
+  return {};
 }
 
-Window Sampler::At(std::uint64_t sample) const {
+Result<Sampler> Sampler::Make(std::uint64_t num_tokens, std::uint32_t context, std::uint64_t seed) {
+  Sampler sampler(context, seed);
+  LOOM_RETURN_IF_ERROR(sampler.Add({0, num_tokens, kMixBlock}, "the training split"));
+  return sampler;
+}
+
+Result<Sampler> Sampler::Make(std::span<const MixPart> mix, std::uint32_t context,
+                              std::uint64_t seed) {
+  Sampler sampler(context, seed);
+  std::uint64_t shares = 0;
+  for (std::size_t i = 0; i < mix.size(); ++i) {
+    LOOM_RETURN_IF_ERROR(sampler.Add(mix[i], fmt::format("path {} of the mixture", i)));
+    shares += mix[i].share;
+  }
+  LOOM_CHECK(shares == kMixBlock, "shares of {} in all", shares);
+  return sampler;
+}
+
+std::uint64_t Sampler::Shift(std::uint64_t pass, std::size_t index) const {
+  const Part& part = parts_[index];
+  const std::uint64_t room =
+      std::min<std::uint64_t>(context_, part.tokens - part.windows * context_);
+  return agreed::Philox(part.seed, kShiftStream ^ pass).Below(0, room);
+}
+
+Window Sampler::InPart(std::size_t index, std::uint64_t sample) const {
+  const Part& part = parts_[index];
   Window window;
-  window.pass = sample / windows_;
-  window.index = Permutation(windows_, seed_, kOrderStream ^ window.pass)(sample % windows_);
-  window.start = window.index * context_ + Shift(window.pass);
+  window.part = index;
+  window.pass = sample / part.windows;
+  window.index =
+      Permutation(part.windows, part.seed, kOrderStream ^ window.pass)(sample % part.windows);
+  window.start = part.first + window.index * context_ + Shift(window.pass, index);
   return window;
 }
 
-std::vector<std::int32_t> ReadSamples(const TokenStream& stream, const Sampler& sampler,
-                                      std::uint64_t first, std::uint64_t count) {
-  const std::size_t row = static_cast<std::size_t>(sampler.context()) + 1;
-  std::vector<std::int32_t> out(count * row);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    stream.Read(sampler.At(first + i).start, std::span(out).subspan(i * row, row));
+Window Sampler::At(std::uint64_t sample) const {
+  if (parts_.size() == 1) return InPart(0, sample);
+  const std::uint64_t block = sample / kMixBlock;
+  const std::uint64_t place = Permutation(kMixBlock, seed_, kMixStream ^ block)(sample % kMixBlock);
+  std::size_t part = parts_.size() - 1;
+  while (place < parts_[part].shares_before) --part;
+  return InPart(part, block * parts_[part].share + place - parts_[part].shares_before);
+}
+
+SampleRows ReadSamples(const TokenStream& stream, const Sampler& sampler,
+                       std::span<const std::uint64_t> samples) {
+  const std::size_t length = sampler.context();
+  SampleRows rows;
+  rows.inputs.resize(samples.size() * length);
+  rows.targets.resize(samples.size() * length);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const std::uint64_t start = sampler.At(samples[i]).start;
+    stream.Read(start, std::span(rows.inputs).subspan(i * length, length));
+    stream.ReadTargets(start + 1, std::span(rows.targets).subspan(i * length, length));
   }
-  return out;
+  return rows;
+}
+
+std::uint64_t CountTargets(const TokenStream& stream, const Sampler& sampler,
+                           std::span<const std::uint64_t> samples) {
+  const std::uint64_t length = sampler.context();
+  if (stream.num_targets() == stream.size()) return samples.size() * length;
+  std::uint64_t sum = 0;
+  for (const std::uint64_t sample : samples)
+    sum += stream.CountTargets(sampler.At(sample).start + 1, length);
+  return sum;
 }
 
 EvalWindows::EvalWindows(std::uint64_t num_tokens, std::uint32_t context)

@@ -111,11 +111,16 @@ TEST(Sampler, ReadSamplesIsRowByRow) {
   const TokenStream stream = TokenStream::FromTokens(ids);
   const auto sampler = Sampler::Make(500, 7, 9);
   ASSERT_TRUE(sampler.ok());
-  const auto rows = ReadSamples(stream, *sampler, 60, 20);
-  ASSERT_EQ(rows.size(), 20U * 8);
-  for (std::uint64_t i = 0; i < 20; ++i) {
-    for (std::uint64_t t = 0; t < 8; ++t) {
-      EXPECT_EQ(static_cast<std::uint64_t>(rows[i * 8 + t]), sampler->At(60 + i).start + t);
+  std::vector<std::uint64_t> samples(20);
+  std::iota(samples.begin(), samples.end(), 60U);
+  const SampleRows rows = ReadSamples(stream, *sampler, samples);
+  ASSERT_EQ(rows.inputs.size(), 20U * 7);
+  ASSERT_EQ(rows.targets.size(), 20U * 7);
+  for (std::size_t i = 0; i < 20; ++i) {
+    for (std::size_t t = 0; t < 7; ++t) {
+      const auto start = static_cast<std::int32_t>(sampler->At(60 + i).start);
+      EXPECT_EQ(rows.inputs[i * 7 + t], start + static_cast<std::int32_t>(t));
+      EXPECT_EQ(rows.targets[i * 7 + t], start + static_cast<std::int32_t>(t) + 1);
     }
   }
 }

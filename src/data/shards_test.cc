@@ -102,6 +102,40 @@ TEST_F(Shards, AnIdOutsideTheVocabularyIsNamedWithItsIndex) {
   EXPECT_NE(header.error().message.find("at index 7"), std::string::npos) << header.error().message;
 }
 
+TEST_F(Shards, LossBitsStandBehindTheIdsAndOnlyWhereATokenHasNone) {
+  const std::vector<std::int32_t> ids{1, 2, 3, 4, 5, 6, 7, 8, 9};
+  const auto write = [&](const std::string& prefix, bool loss) {
+    ShardWriter writer(folder_, prefix, 256, 100);
+    EXPECT_TRUE(writer.Append(std::span(ids).first(3), loss).ok());
+    EXPECT_TRUE(writer.Append(std::span(ids).subspan(3)).ok());
+    return Load(writer.Finish()->front().name);
+  };
+  const Bytes plain = write("plain", true);
+  EXPECT_EQ(plain.size(), kShardHeaderBytes + 18);
+  EXPECT_EQ(plain[8], std::byte{1}) << "a loss on every token is no mark";
+  const Bytes file = write("marked", false);
+  ASSERT_EQ(file.size(), kShardHeaderBytes + 20);
+  const auto shard = Shard::Open(Path("marked-00000.tokens"), 256);
+  ASSERT_TRUE(shard.ok()) << shard.error().ToString();
+  EXPECT_EQ((*shard)->num_targets(), 6U);
+  std::vector<std::int32_t> targets(9);
+  (*shard)->ReadTargets(0, targets);
+  EXPECT_EQ(targets, (std::vector<std::int32_t>{kNoLoss, kNoLoss, kNoLoss, 4, 5, 6, 7, 8, 9}));
+  for (std::size_t i = 0; i < file.size(); ++i) {
+    Bytes bad = file;
+    bad[i] ^= std::byte{0x20};
+    EXPECT_FALSE(ParseShard(bad, 256).ok()) << "byte " << i;
+    EXPECT_FALSE(ParseShard(ByteView(file).first(i), 256).ok()) << "cut at " << i;
+  }
+  // A bit behind the last token, with the hash that belongs to it.
+  Bytes beyond = file;
+  beyond.back() |= std::byte{0x80};
+  const Hash hash = crypto::Sha256(ByteView(beyond).subspan(kShardHeaderBytes));
+  std::copy(hash.bytes.begin(), hash.bytes.end(), beyond.begin() + 32);
+  EXPECT_NE(ParseShard(beyond, 256).error().message.find("behind the last token"),
+            std::string::npos);
+}
+
 TEST_F(Shards, OpenNamesTheFile) {
   const auto shard = Shard::Open(Path("no.tokens"), 256);
   ASSERT_FALSE(shard.ok());

@@ -85,6 +85,12 @@ class BpeTokenizer final : public Tokenizer {
   }
   std::string Decode(std::span<const std::int32_t> ids) const override { return bpe_->Decode(ids); }
   std::optional<std::int32_t> BeginId() const override { return bpe_->BeginId(); }
+  std::optional<std::int32_t> SpecialId(std::string_view token) const override {
+    for (const text::AddedToken& added : bpe_->added_tokens()) {
+      if (added.special && added.content == token) return added.id;
+    }
+    return std::nullopt;
+  }
   std::string ToJson() const override { return json_; }
 
  private:

@@ -55,6 +55,8 @@ class Tokenizer {
   virtual std::string Decode(std::span<const std::int32_t> ids) const = 0;
   /// The id of the token that a text begins with, where there is one.
   virtual std::optional<std::int32_t> BeginId() const { return std::nullopt; }
+  /// The id of a special token by its spelling; none where it is none.
+  virtual std::optional<std::int32_t> SpecialId(std::string_view) const { return std::nullopt; }
   /// tokenizer.json; the same bytes for the same tokenizer. Of a `bpe` the text that was read.
   virtual std::string ToJson() const = 0;
 };

@@ -169,6 +169,14 @@ Status Node::Host(const train::RunFile& file, const std::string& name,
                        [this](const data::DataReport& report) {
                          if (const std::string odd = report.Complaints(); !odd.empty())
                            Say("Corpus: " + odd + ".");
+                       },
+                       [this](std::string_view doing, std::uint64_t done, std::uint64_t total) {
+                         if (options_.progress && total > 0) {
+                           options_.progress(fmt::format("{} the corpus: {} % of {:.1f} MB", doing,
+                                                         100 * done / total,
+                                                         static_cast<double>(total) / 1e6));
+                         }
+                         return Status();
                        }}));
   return folder_.SetGenesis(run_->genesis.Encode());
 }

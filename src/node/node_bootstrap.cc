@@ -253,8 +253,8 @@ void Node::StartPeer() {
       auto shared = std::make_shared<std::shared_ptr<train::StepEngine>>();
       const auto factory = [this, shared](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {
         if (*shared == nullptr) {
-          LOOM_ASSIGN(auto made,
-                      train::StepEngine::Make(settings_, options_.local, dataset_->train));
+          LOOM_ASSIGN(auto made, train::StepEngine::Make(settings_, options_.local, dataset_->train,
+                                                         dataset_->mix));
           *shared = std::move(made);
         }
         LOOM_ASSIGN(auto worker, train::TrainWorker::Make(*shared));

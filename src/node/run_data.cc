@@ -27,6 +27,19 @@ Result<collab::ObjectRef> RefOf(const std::string& path) {
   return collab::ObjectRef{pieces.Root(), pieces.size};
 }
 
+/// What a run that cannot draw a sample would find out only after it began.
+Status CheckSamples(const train::RunSpec& spec, const data::DataReport& report,
+                    const std::string& folder) {
+  if (spec.data.weights.empty() && report.no_loss == 0) return {};
+  LOOM_ASSIGN(const data::Dataset dataset, data::OpenDataset(folder));
+  if (!dataset.mix.empty()) {
+    LOOM_RETURN_IF_ERROR(data::Sampler::Make(dataset.mix, spec.model.context, spec.data.seed));
+  }
+  if (dataset.train.num_targets() > 0) return {};
+  return MakeError(Code::kInvalid, "no token of the training split has a loss",
+                   "use more text, or data.loss = \"all\"");
+}
+
 Result<std::vector<std::string>> RebuildInto(const std::string& scratch,
                                              const std::vector<DataFile>& missing,
                                              const data::DataConfig& corpus,
@@ -71,7 +84,8 @@ Result<collab::SyncConfig> ReadAmendment(ByteView before, ByteView after) {
 
 Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const Founding& founding) {
   const std::string folder = DataPath(dir);
-  LOOM_ASSIGN(const data::DataReport report, data::BuildDataset(file.spec.data, folder));
+  LOOM_ASSIGN(const data::DataReport report,
+              data::BuildDataset(file.spec.data, folder, {.progress = founding.progress}));
   if (founding.report) founding.report(report);
   Run run;
   run.spec = file.spec;
@@ -80,6 +94,7 @@ Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const Fo
   run.spec.data.paths = {"corpus"};
   LOOM_RETURN_IF_ERROR(train::ResolveSpec(run.spec));
   LOOM_RETURN_IF_ERROR(train::CheckTrainTokens(run.spec, report.train_tokens));
+  LOOM_RETURN_IF_ERROR(CheckSamples(run.spec, report, folder));
   run.content.spec = ToBytes(AsBytes(train::CanonicalSpec(run.spec)));
   crypto::RandomBytes(run.content.nonce.bytes);
   run.content.owners = {founding.owner.public_key()};

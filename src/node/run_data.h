@@ -36,6 +36,8 @@ struct Founding {
   std::function<Result<Hash>(const train::RunSpec&)> probe = {};
   /// Told about the corpus when it has been read.
   std::function<void(const data::DataReport&)> report = {};
+  /// Told how far reading and encoding the corpus are.
+  data::Progress progress = {};
 };
 
 /// Builds the data under `dir`, draws the first weights, makes and signs the genesis record.

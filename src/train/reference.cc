@@ -50,16 +50,17 @@ Result<ReferenceProgress> ReferenceTrainer::RoundOn(
       for (std::size_t i = at; i < end; ++i) step.push_back(own[i]);
     }
     const std::uint64_t tokens = step.size() * spec.model.context;
+    const std::uint64_t targets = std::max<std::uint64_t>(1, engine_->CountTargets(step));
     engine_->ZeroGradients();
     LOOM_ASSIGN(const model::LossSum loss,
-                engine_->AddGradient(step, 1.0F / static_cast<float>(tokens)));
+                engine_->AddGradient(step, 1.0F / static_cast<float>(targets)));
     const float lr = agreed::LearningRate(spec.optim.schedule, progress_.tokens + tokens);
     LOOM_ASSIGN(const optim::StepReport report,
                 optimizer_.Step(weights_, engine_->gradients(), lr));
     engine_->WeightsChanged();
     round.nll += loss.nll;
     round.tokens += loss.tokens;
-    progress_.tokens += loss.tokens;
+    progress_.tokens += tokens;
     ++progress_.steps;
     progress_.learning_rate = lr;
     progress_.grad_norm = report.grad_norm;

@@ -139,6 +139,7 @@ struct Assign {
     return Unquote(text, *v);
   }
   bool operator()(std::vector<std::string>*) const { return false; }
+  bool operator()(std::vector<double>*) const { return false; }
   bool operator()(SizeSlot v) const { return ParseNumber(text, *v.value); }
   bool operator()(ChoiceSlot v) const {
     std::string word;

@@ -2,6 +2,7 @@
 #include "train/spec_keys.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -132,18 +133,40 @@ const std::vector<Key>& Table() {
        "Text files, jsonl files, folders or patterns (*.txt) of these, also packed (.gz, .zst); "
        "read "
        "when the run begins, later only to repair its data"},
+      {"data", "weights", SLOT(spec.data.weights), false,
+       "One number for each of paths: how often samples of it are drawn beside those of the "
+       "others. None: the paths are one text",
+       1e-6, 1e6},
       {"data",
        "format",
        SLOT(spec.data.format),
        false,
-       "How files are read; auto goes by the ending",
+       "How files are read; auto goes by the ending; nanogpt and llmc are token files",
        0,
        0,
-       {"auto", "txt", "jsonl"}},
+       {"auto", "txt", "jsonl", "nanogpt", "llmc"}},
       {"data", "tokenizer", SLOT(spec.data.tokenizer), false,
        "\"chars\" (the characters of the corpus), \"bytes\", or the path of a tokenizer.json "
        "(chars, bytes or byte-level BPE)"},
-      {"data", "separator", SLOT(spec.data.separator), false, "Text between two documents"},
+      {"data",
+       "chat",
+       SLOT(spec.data.chat),
+       false,
+       "Template that makes text of messages; auto goes by the tokenizer's special tokens",
+       0,
+       0,
+       {"auto", "chatml", "llama3", "smollm"}},
+      {"data",
+       "loss",
+       SLOT(spec.data.loss),
+       false,
+       "What of prompts and messages a loss is taken on: completions and turns of the assistant, "
+       "or all",
+       0,
+       0,
+       {"answers", "all"}},
+      {"data", "separator", SLOT(spec.data.separator), false,
+       "Text between two documents; none stands behind messages"},
       {"data", "val_fraction", SLOT(spec.data.val_fraction), true,
        "Share of the corpus, from its end, kept for validation", 0, 0.5},
       {"data", "seed", SLOT(spec.data.seed), true, "Seed of the order of samples", 0, kBig},
@@ -379,6 +402,9 @@ std::string FormatValue(const Key& key, const RunFile& run) {
                                  out += (out.size() > 1 ? ", " : "") + TomlQuote(item);
                                return out + "]";
                              },
+                             [](const std::vector<double>* v) {
+                               return fmt::format("[{}]", fmt::join(*v, ", "));
+                             },
                              [](const SizeSlot& v) { return fmt::format("{}", *v.value); },
                              [&](const ChoiceSlot& v) { return TomlQuote(key.choices[*v.value]); },
                              [](const WorkersSlot& v) {
@@ -415,6 +441,7 @@ Status CheckValue(const Key& key, const RunFile& run) {
   const bool good = std::visit(
       Overload{[](const bool*) { return true; },
                [](const std::vector<std::string>*) { return true; },
+               [&](const std::vector<double>* v) { return std::ranges::all_of(*v, in_range); },
                [&](const std::uint32_t* v) { return in_range(*v); },
                [&](const std::uint64_t* v) { return in_range(static_cast<double>(*v)); },
                // A float is compared as it was written: 0.1F is a little more than 0.1.

@@ -29,7 +29,8 @@ struct WorkersSlot {
 
 /// Where a key's value lives.
 using Slot = std::variant<bool*, std::uint32_t*, std::uint64_t*, float*, double*, std::string*,
-                          std::vector<std::string>*, SizeSlot, ChoiceSlot, WorkersSlot>;
+                          std::vector<std::string>*, std::vector<double>*, SizeSlot, ChoiceSlot,
+                          WorkersSlot>;
 
 struct Key {
   std::string_view table;

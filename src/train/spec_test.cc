@@ -175,6 +175,9 @@ TEST(Spec, MistakesAreNamed) {
       {"[data]\nval_fraction = 0.9\n", {"run.toml:2", "data.val_fraction = 0.9", "0 .. 0.5"}},
       {"[data]\nval_fraction = nan\n", {"run.toml:2", "data.val_fraction = nan"}},
       {"[data]\nformat = \"csv\"\n", {"run.toml:2", "data.format = \"csv\"", "auto | txt | jsonl"}},
+      {"[data]\nweights = 3\n", {"run.toml:2", "data.weights is an integer", "array of numbers"}},
+      {"[data]\nweights = [1, 0]\n", {"run.toml:2", "data.weights = [1, 0]", "1e-06 .."}},
+      {"[data]\nchat = \"jinja\"\n", {"run.toml:2", "auto | chatml | llama3 | smollm"}},
       {"[data]\nseed = 2020-01-01\n", {"run.toml:2", "data.seed is a date or time"}},
       {"[optim]\nlr = inf\n", {"run.toml:2", "optim.lr = inf"}},
       {"[optim]\nlr = \"fast\"\n", {"run.toml:2", "optim.lr is a string, not a number"}},
@@ -236,12 +239,14 @@ TEST(Spec, MistakesAreNamed) {
 }
 
 TEST(Spec, WrittenFileParsesToTheSameRun) {
-  RunFile run =
-      Parsed("[model]\nlayers = 2\n[data]\npaths = [\"x \\\" y\"]\n[optim]\nlr = 0.003\n");
+  RunFile run = Parsed(
+      "[model]\nlayers = 2\n[data]\npaths = [\"x \\\" y\"]\nweights = [2.5]\n[optim]\nlr = "
+      "0.003\n");
   const std::string text = WriteRun(run);
   const RunFile again = Parsed(text);
   EXPECT_EQ(CanonicalSpec(again.spec), CanonicalSpec(run.spec));
   EXPECT_EQ(again.spec.data.paths, run.spec.data.paths);
+  EXPECT_EQ(again.spec.data.weights, std::vector<double>{2.5});
   EXPECT_NE(text.find("\nlayers = 2\n"), std::string::npos);
   EXPECT_NE(text.find("\n# width = 128\n"), std::string::npos) << "defaults are commented out";
   for (const Key& key : Keys()) {

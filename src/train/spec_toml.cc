@@ -231,6 +231,20 @@ class RunParser {
     }
     return {};
   }
+  Status Store(const Key& key, const TomlValue& value, std::vector<double>* out) {
+    const auto* items = std::get_if<TomlArray>(&value.value);
+    if (items == nullptr) return WrongKind(key, value, "an array of numbers");
+    if (items->size() > kMaxPaths) {
+      return At(value.line, Code::kLimit,
+                fmt::format("{}.{} has {} items, the limit is {}", key.table, key.name,
+                            items->size(), kMaxPaths));
+    }
+    out->resize(items->size());
+    for (std::size_t i = 0; i < items->size(); ++i) {
+      LOOM_RETURN_IF_ERROR(Store(key, (*items)[i], &(*out)[i]));
+    }
+    return {};
+  }
   Status Store(const Key& key, const TomlValue& value, SizeSlot out) {
     if (const auto* text = std::get_if<std::string>(&value.value)) {
       auto size = ParseSize(*text);

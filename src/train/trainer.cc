@@ -32,19 +32,27 @@ Result<model::ModelOptions> OptionsOf(const RunSpec& spec, const LocalConfig& lo
   return options;
 }
 
-/// The longest prefix of samples that are consecutive numbers.
-std::size_t RunLength(std::span<const std::uint64_t> samples) {
-  std::size_t n = 1;
-  while (n < samples.size() && samples[n] == samples[n - 1] + 1) ++n;
-  return n;
+static_assert(data::kNoLoss == model::kIgnoreToken);
+
+/// The part of drawn tokens that has a loss, on average. Above 0 when any token has one.
+double LossFraction(const data::TokenStream& train, std::span<const data::MixPart> mix) {
+  const data::MixPart whole{0, train.size(), data::kMixBlock};
+  double fraction = 0;
+  for (const data::MixPart& part : mix.empty() ? std::span(&whole, 1) : mix) {
+    const std::uint64_t targets = train.CountTargets(part.first, part.tokens);
+    fraction += static_cast<double>(part.share) / data::kMixBlock * static_cast<double>(targets) /
+                static_cast<double>(part.tokens);
+  }
+  return fraction;
 }
 
-std::uint64_t CountTargets(std::span<const std::int32_t> windows, std::size_t width) {
-  std::uint64_t count = 0;
-  for (std::size_t i = 0; i < windows.size(); ++i) {
-    count += i % width != 0 && windows[i] != model::kIgnoreToken ? 1 : 0;
-  }
-  return count;
+/// What a record says of samples, of which only some tokens may have a loss: all their tokens, so
+/// that schedules, rates and weights follow the work, and the mean loss times these.
+void Count(const model::LossSum& loss, std::uint64_t tokens, collab::WorkDone& done) {
+  done.tokens += tokens;
+  done.loss_sum += loss.tokens == tokens || loss.tokens == 0
+                       ? loss.nll
+                       : loss.nll / static_cast<double>(loss.tokens) * static_cast<double>(tokens);
 }
 
 }  // namespace
@@ -53,10 +61,19 @@ StepEngine::StepEngine(const RunSpec& spec, data::TokenStream train, data::Sampl
     : spec_(spec), train_(std::move(train)), sampler_(sampler) {}
 
 Result<std::unique_ptr<StepEngine>> StepEngine::Make(const RunSpec& spec, const LocalConfig& local,
-                                                     data::TokenStream train) {
+                                                     data::TokenStream train,
+                                                     std::span<const data::MixPart> mix) {
   LOOM_ASSIGN(data::Sampler sampler,
-              data::Sampler::Make(train.size(), spec.model.context, spec.data.seed));
+              mix.empty() ? data::Sampler::Make(train.size(), spec.model.context, spec.data.seed)
+                          : data::Sampler::Make(mix, spec.model.context, spec.data.seed));
+  if (train.num_targets() == 0) {
+    return MakeError(Code::kInvalid, "no token of the training split has a loss",
+                     "check data.loss, or use more conversations");
+  }
   std::unique_ptr<StepEngine> engine(new StepEngine(spec, std::move(train), sampler));
+  if (engine->train_.num_targets() != engine->train_.size()) {
+    engine->tokens_per_target_ = static_cast<float>(1 / LossFraction(engine->train_, mix));
+  }
   LOOM_ASSIGN(engine->options_, OptionsOf(spec, local));
   LOOM_ASSIGN(engine->grid_,
               agreed::TileGrid::Make(model::ParameterShapes(spec.model), spec.sync.tile_elements));
@@ -87,30 +104,26 @@ void StepEngine::WeightsChanged() { model_->WeightsChanged(); }
 
 void StepEngine::ZeroGradients() { optim::ZeroGradients(gradients_); }
 
+std::uint64_t StepEngine::CountTargets(std::span<const std::uint64_t> samples) const {
+  return data::CountTargets(train_, sampler_, samples);
+}
+
 Result<model::LossSum> StepEngine::AddGradient(std::span<const std::uint64_t> samples,
                                                float loss_scale) {
-  const std::size_t width = std::size_t{spec_.model.context} + 1;
   const std::size_t micro = std::max<std::size_t>(1, spec_.sync.batch / spec_.optim.accumulation);
   model::LossSum total;
-  std::vector<std::int32_t> windows;
   while (!samples.empty()) {
-    const std::size_t rows = std::min(micro, samples.size());
-    windows.clear();
-    for (std::size_t row = 0; row < rows;) {
-      const std::size_t run = RunLength(samples.subspan(row, rows - row));
-      const auto part = data::ReadSamples(train_, sampler_, samples[row], run);
-      windows.insert(windows.end(), part.begin(), part.end());
-      row += run;
-    }
-    LOOM_ASSIGN(const model::LossSum part,
-                model_->ForwardBackward(windows, rows, width - 1, loss_scale));
-    if (part.tokens != CountTargets(windows, width)) {
+    const auto some = samples.first(std::min(micro, samples.size()));
+    const data::SampleRows rows = data::ReadSamples(train_, sampler_, some);
+    const model::Batch batch{rows.inputs, rows.targets, some.size(), spec_.model.context};
+    LOOM_ASSIGN(const model::LossSum part, model_->ForwardBackward(batch, loss_scale));
+    if (const std::uint64_t targets = CountTargets(some); part.tokens != targets) {
       return MakeError(Code::kInternal, fmt::format("loss over {} targets, the samples have {}",
-                                                    part.tokens, CountTargets(windows, width)));
+                                                    part.tokens, targets));
     }
     total.nll += part.nll;
     total.tokens += part.tokens;
-    samples = samples.subspan(rows);
+    samples = samples.subspan(some.size());
   }
   return total;
 }
@@ -159,7 +172,8 @@ Result<collab::WorkDone> TrainWorker::Work(const collab::WorkOrder& order,
        at += order.batch) {
     const auto batch =
         std::span(samples).subspan(at, std::min<std::size_t>(order.batch, samples.size() - at));
-    const auto targets = static_cast<float>(batch.size() * engine_->spec().model.context);
+    const auto targets =
+        static_cast<float>(std::max<std::uint64_t>(1, engine_->CountTargets(batch)));
     engine_->ZeroGradients();
     LOOM_ASSIGN(const model::LossSum loss, engine_->AddGradient(batch, 1.0F / targets));
     const float lr =
@@ -168,8 +182,7 @@ Result<collab::WorkDone> TrainWorker::Work(const collab::WorkOrder& order,
     LOOM_ASSIGN(const optim::StepReport step, optimizer_->Step(theta, engine_->gradients(), lr));
     engine_->WeightsChanged();
     done.samples += batch.size();
-    done.tokens += loss.tokens;
-    done.loss_sum += loss.nll;
+    Count(loss, batch.size() * engine_->spec().model.context, done);
     done.grad_norm = static_cast<float>(step.grad_norm);
     done.learning_rate = lr;
     ++done.steps;
@@ -189,11 +202,13 @@ Result<collab::WorkDone> TrainWorker::Gradient(const collab::WorkOrder& order,
   LOOM_ASSIGN(const std::vector<std::uint64_t> samples, SamplesOf(order.ranges));
   LOOM_RETURN_IF_ERROR(engine_->Bind(weights, gradient));
   engine_->ZeroGradients();
-  LOOM_ASSIGN(const model::LossSum loss, engine_->AddGradient(samples, loss_scale));
+  // The scale counts every token of the step; of how many a loss is taken is known on average, so
+  // that a sample's gradient does not depend on the others.
+  LOOM_ASSIGN(const model::LossSum loss,
+              engine_->AddGradient(samples, loss_scale * engine_->tokens_per_target()));
   collab::WorkDone done;
   done.samples = samples.size();
-  done.tokens = loss.tokens;
-  done.loss_sum = loss.nll;
+  Count(loss, samples.size() * engine_->spec().model.context, done);
   done.grad_norm = static_cast<float>(std::sqrt(agreed::SumSquares(gradient)));
   done.learning_rate = agreed::LearningRate(engine_->spec().optim.schedule,
                                             order.tokens_before + order.tokens_per_step);

@@ -26,8 +26,10 @@ class StepEngine {
  public:
   /// spec.model.vocab must be the tokenizer's. The error names what is out of range, or a stream
   /// shorter than one sample.
+  /// `mix`: the parts of a mixture (data::Dataset::mix), or none.
   static Result<std::unique_ptr<StepEngine>> Make(const RunSpec& spec, const LocalConfig& local,
-                                                  data::TokenStream train);
+                                                  data::TokenStream train,
+                                                  std::span<const data::MixPart> mix = {});
 
   /// Computes with these weights and gradients (flat_size elements each) from now on; they must
   /// outlive the engine or the next Bind. Cheap when they are those already bound.
@@ -38,9 +40,14 @@ class StepEngine {
   void WeightsChanged();
 
   /// Adds the gradient of (sum of token losses) * loss_scale over these samples to gradients(), in
-  /// micro-batches of at most batch / accumulation samples.
+  /// micro-batches of at most batch / accumulation samples. Tokens without a loss are not counted.
   Result<model::LossSum> AddGradient(std::span<const std::uint64_t> samples, float loss_scale);
   void ZeroGradients();
+
+  /// Targets of these samples that have a loss.
+  std::uint64_t CountTargets(std::span<const std::uint64_t> samples) const;
+  /// Tokens of the training split for each of its targets that has a loss; 1 when all have one.
+  float tokens_per_target() const { return tokens_per_target_; }
 
   std::span<float> gradients() const { return gradients_; }  ///< Requires: Bind succeeded
   const agreed::TileGrid& grid() const { return grid_; }
@@ -58,6 +65,7 @@ class StepEngine {
   agreed::FlatBuffer own_gradients_;  ///< once needed
   std::span<float> weights_, gradients_;
   std::unique_ptr<model::Model> model_;
+  float tokens_per_target_ = 1;
 };
 
 /// One logical worker. Its optimizer's state persists from round to round. Thread: compute thread.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <thread>
 
@@ -339,6 +340,91 @@ TEST_F(Trainer, ZLossMovesTheWeightsAndNoReportedLoss) {
   const auto pulled = Must(with->Work(one_step, start_.span(), theta_.span(), go_));
   EXPECT_EQ(pulled.loss_sum, plain.loss_sum);
   EXPECT_NE(Theta(), plain_weights);
+}
+
+/// TinyText with a loss on some tokens only.
+data::TokenStream MarkedText(std::size_t size, const std::function<bool(std::size_t)>& loss) {
+  const data::TokenStream text = TinyText(size);
+  std::vector<std::int32_t> ids(size);
+  text.Read(0, ids);
+  std::vector<bool> marks(size);
+  for (std::size_t i = 0; i < size; ++i) marks[i] = loss(i);
+  return data::TokenStream::FromTokens(std::move(ids), marks);
+}
+
+TEST_F(Trainer, ALossOnEveryTokenIsNoMark) {
+  LocalConfig local;
+  local.device = "cpu";
+  const auto worker = Must(TrainWorker::Make(engine_));
+  const auto plain = Must(worker->Work(Order(0, 9), start_.span(), theta_.span(), go_));
+  const std::vector<float> weights = Theta();
+  const auto marked = Must(TrainWorker::Make(
+      Must(StepEngine::Make(spec_, local, MarkedText(2000, [](std::size_t) { return true; })))));
+  const auto done = Must(marked->Work(Order(0, 9), start_.span(), theta_.span(), go_));
+  EXPECT_EQ(Theta(), weights);
+  EXPECT_EQ(done.loss_sum, plain.loss_sum);
+}
+
+TEST_F(Trainer, TokensWithoutALossAreWorkAndTeachNothing) {
+  LocalConfig local;
+  local.device = "cpu";
+  const auto loss = [](std::size_t i) { return i % 7 < 2; };
+  const data::TokenStream text = MarkedText(2000, loss);
+  const std::shared_ptr<StepEngine> engine = Must(StepEngine::Make(spec_, local, text));
+  const std::vector<std::uint64_t> samples{0, 1, 2};
+  const std::uint64_t targets = engine->CountTargets(samples);
+  EXPECT_GT(targets, 3U);
+  EXPECT_LT(targets, 12U);
+
+  // The mean over the targets with a loss, of the loss and of the gradient.
+  std::vector<float> gradient(start_.size()), by_hand(start_.size());
+  const auto worker = Must(TrainWorker::Make(engine));
+  const auto done = Must(worker->Gradient(Order(0, 3), start_.span(), gradient, 1.0F / 24));
+  EXPECT_EQ(done.tokens, 24U) << "all tokens of the samples";
+  const auto sampler = Must(data::Sampler::Make(2000, spec_.model.context, spec_.data.seed));
+  data::SampleRows rows = data::ReadSamples(TinyText(2000), sampler, samples);
+  for (std::size_t i = 0; i < rows.targets.size(); ++i) {
+    const std::uint64_t start = sampler.At(samples[i / 8]).start;
+    if (!loss(start + i % 8 + 1)) rows.targets[i] = model::kIgnoreToken;
+  }
+  const auto network = Must(model::Model::Create(
+      spec_.model, engine_->grid(), {.device = tensor::Device::kCpu}, start_.span(), by_hand));
+  const float scale = 1.0F / 24 * engine->tokens_per_target();
+  const model::LossSum sum =
+      Must(network->ForwardBackward(model::Batch{rows.inputs, rows.targets, 3, 8}, scale));
+  EXPECT_EQ(sum.tokens, targets);
+  EXPECT_EQ(gradient, by_hand);
+  EXPECT_NEAR(done.loss_sum / 24, sum.nll / static_cast<double>(targets), 1e-9);
+  EXPECT_NEAR(engine->tokens_per_target(), 3.5, 0.01);
+
+  // The reference counts alike.
+  std::vector<float> weights(start_.span().begin(), start_.span().end());
+  const auto reference = Must(ReferenceTrainer::Make(engine, weights));
+  const auto fresh = Must(TrainWorker::Make(engine));
+  const std::uint64_t per_round = spec_.sync.inner_steps * spec_.sync.batch;
+  const auto round = Must(fresh->Work(Order(0, per_round), start_.span(), theta_.span(), go_));
+  const auto progress = Must(reference->Round(1, go_));
+  EXPECT_EQ(weights, Theta());
+  EXPECT_EQ(progress.tokens, per_round * spec_.model.context);
+  EXPECT_EQ(round.tokens, progress.tokens);
+
+  const model::LossSum whole = Must(EvaluateLoss(*network, text));
+  EXPECT_EQ(whole.tokens, text.CountTargets(1, 1999));
+  const auto nothing = MarkedText(100, [](std::size_t) { return false; });
+  EXPECT_FALSE(EvaluateLoss(*network, nothing).ok());
+  EXPECT_FALSE(StepEngine::Make(spec_, local, nothing).ok());
+}
+
+TEST_F(Trainer, AMixtureIsDrawnFromItsParts) {
+  LocalConfig local;
+  local.device = "cpu";
+  const std::vector<data::MixPart> mix{{0, 1500, 3072}, {1500, 500, 1024}};
+  const auto worker =
+      Must(TrainWorker::Make(Must(StepEngine::Make(spec_, local, TinyText(2000), mix))));
+  const auto done = Must(worker->Work(Order(0, 9), start_.span(), theta_.span(), go_));
+  EXPECT_EQ(done.samples, 9U);
+  const std::vector<data::MixPart> small{{0, 1995, 3072}, {1995, 5, 1024}};
+  EXPECT_FALSE(StepEngine::Make(spec_, local, TinyText(2000), small).ok());
 }
 
 TEST_F(Trainer, LossOfASplitCountsEveryTargetOnce) {
