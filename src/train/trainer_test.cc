@@ -14,6 +14,7 @@
 #include "codec/codec.h"
 #include "tensor/runtime.h"
 #include "train/evaluate.h"
+#include "train/multiple_choice.h"
 #include "train/plan.h"
 #include "train/reference.h"
 
@@ -450,6 +451,37 @@ TEST_F(Trainer, LossOfASplitCountsEveryTargetOnce) {
   const auto too_short = EvaluateLoss(*network, TinyText(1));
   ASSERT_FALSE(too_short.ok());
   EXPECT_NE(too_short.error().message.find("there are 1"), std::string::npos);
+}
+
+TEST_F(Trainer, AChoiceIsAsLikelyAsItsTokensBehindTheQuery) {
+  RunSpec spec = spec_;
+  spec.model.vocab = 256;
+  const agreed::TileGrid grid = Must(model::MakeGrid(spec.model));
+  agreed::FlatBuffer weights(grid.flat_size());
+  model::InitWeights(spec.model, grid, 5, weights.span());
+  const auto network = Must(
+      model::Model::Create(spec.model, grid, {.device = tensor::Device::kCpu}, weights.span(), {}));
+  const auto loss = [&](std::string_view text) {
+    const std::vector<std::int32_t> ids = Must(data::Tokenizer::Bytes()->Encode(text));
+    return ids.size() < 2 ? 0.0 : Must(network->Loss(ids, 1, ids.size() - 1)).nll;
+  };
+  const auto bytes = data::Tokenizer::Bytes();
+  const data::Question question{"abc ", {"de", "fghi"}, 1};
+  const auto likelihoods = Must(ChoiceLikelihoods(*network, *bytes, question));
+  EXPECT_NEAR(likelihoods[0], loss("abc") - loss("abc de"), 1e-4);
+  EXPECT_NEAR(likelihoods[1], loss("abc") - loss("abc fghi"), 1e-4);
+  // Of a longer text its last 8 inputs count.
+  const auto long_query =
+      Must(ChoiceLikelihoods(*network, *bytes, {"0123456789abcdef", {"gh", "x"}, 0}));
+  EXPECT_NEAR(long_query[0], loss("9abcdef") - loss("9abcdefgh"), 1e-4);
+  EXPECT_FALSE(ChoiceLikelihoods(*network, *bytes, {"a", {"123456789", "b"}, 0}).ok());
+  ChoiceScore score;
+  Count(question, {-4, -6}, score);
+  EXPECT_EQ(score.right, 0U);
+  EXPECT_EQ(score.right_normalized, 1U) << "6 nats over 4 characters";
+
+  const data::TokenStream text = data::TokenStream::FromTokens(Must(bytes->Encode("some bytes")));
+  EXPECT_EQ(TargetBytes(*bytes, text), 9U);
 }
 
 TEST_F(Trainer, ASampleLongerThanTheCorpusIsNamed) {
