@@ -41,12 +41,15 @@ void Directory::Learn(const PeerId& peer, const Address& address, AddressSource 
     // answered there keeps it while it is connected.
     const bool proved = entry.worked && connected_.contains(entry.peer);
     if (proved && !peer.IsZero() && peer != entry.peer) return;
-    if (source >= entry.source) {
+    const bool better = source >= entry.source;
+    const bool moves = !peer.IsZero() && peer != entry.peer && (better || entry.peer.IsZero());
+    if (moves) {
+      if (!MakeRoomOf(peer, source)) return;
+      entry.peer = peer;
+    }
+    if (better) {
       entry.source = source;
       entry.order = place;
-      if (!peer.IsZero()) entry.peer = peer;
-    } else if (entry.peer.IsZero()) {
-      entry.peer = peer;
     }
     return;
   }
@@ -69,29 +72,31 @@ void Directory::Claims(const PeerId& peer, const std::vector<Address>& addresses
   }
 }
 
-bool Directory::MakeRoom(const PeerId& peer, AddressSource source) {
-  std::size_t of_peer = 0;
+template <class Which>
+bool Directory::EraseWorst(AddressSource source, Which&& which) {
   auto worst = entries_.end();
-  auto worst_of_peer = entries_.end();
-  const auto worse = [&](auto a, auto b) {
-    return b == entries_.end() || Rank(a->first, a->second) > Rank(b->first, b->second);
-  };
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-    const bool same = !peer.IsZero() && it->second.peer == peer;
-    of_peer += same ? 1 : 0;
-    if (it->second.trying || it->second.source > source) continue;
-    if (same && worse(it, worst_of_peer)) worst_of_peer = it;
-    if (it->second.worked && it->second.failures == 0) continue;
-    if (worse(it, worst)) worst = it;
+    if (it->second.trying || it->second.source > source || !which(it->second)) continue;
+    if (worst == entries_.end() || Rank(it->first, it->second) > Rank(worst->first, worst->second))
+      worst = it;
   }
-  if (of_peer >= kMaxAddressesPerPeer) {
-    if (worst_of_peer == entries_.end()) return false;
-    entries_.erase(worst_of_peer);
-  } else if (entries_.size() >= kMaxKnownAddresses) {
-    if (worst == entries_.end()) return false;
-    entries_.erase(worst);
-  }
+  if (worst == entries_.end()) return false;
+  entries_.erase(worst);
   return true;
+}
+
+bool Directory::MakeRoomOf(const PeerId& peer, AddressSource source) {
+  const auto of_peer = [&](const Entry& entry) { return entry.peer == peer; };
+  const auto count =
+      std::ranges::count_if(entries_, [&](const auto& item) { return of_peer(item.second); });
+  if (peer.IsZero() || static_cast<std::size_t>(count) < kMaxAddressesPerPeer) return true;
+  return EraseWorst(source, of_peer);
+}
+
+bool Directory::MakeRoom(const PeerId& peer, AddressSource source) {
+  if (!MakeRoomOf(peer, source)) return false;
+  return entries_.size() < kMaxKnownAddresses ||
+         EraseWorst(source, [](const Entry& entry) { return !entry.worked || entry.failures > 0; });
 }
 
 std::vector<Directory::Candidate> Directory::Due(Time now, std::size_t max) {
@@ -135,10 +140,15 @@ void Directory::Connected(const Address& address, const PeerId& peer) {
       entries_.erase(it);
       return;
     }
-    it->second.worked = true;
-    it->second.failures = 0;
-    it->second.last = TryResult::kNone;
-    it->second.peer = peer;
+    Entry& entry = it->second;
+    Connected(peer);  // its others are tried no longer, and one of them can make room
+    if (entry.peer != peer && !MakeRoomOf(peer, AddressSource::kPeer)) return;
+    entry.worked = true;
+    entry.trying = false;
+    entry.failures = 0;
+    entry.last = TryResult::kNone;
+    entry.peer = peer;
+    return;
   }
   Connected(peer);
 }

@@ -98,7 +98,12 @@ class Directory {
   /// What worked, failures, source, place, scope, a seeded draw: smaller is tried earlier.
   using RankKey = std::tuple<bool, std::uint32_t, int, int, int, std::uint64_t>;
   RankKey Rank(const Address& address, const Entry& entry) const;
+  /// Room for one more address from such a source: in all, and of the peer. False: there is none.
   bool MakeRoom(const PeerId& peer, AddressSource source);
+  bool MakeRoomOf(const PeerId& peer, AddressSource source);
+  /// The worst of those that are not being tried and came from no better source.
+  template <class Which>
+  bool EraseWorst(AddressSource source, Which&& which);
   Duration Backoff(const Address& address, std::uint32_t failures) const;
   std::vector<Entries::const_iterator> Ranked(const PeerId& peer) const;
 

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <set>
 
 namespace loom::swarm {
@@ -183,6 +185,25 @@ TEST(Directory, CapsHoldAndBetterKnowledgeReplacesWorse) {
   EXPECT_EQ(directory.AddressesOf(Peer(1))[0], At("told:1")) << "gossip never displaces it";
   directory.Forget(Peer(1));
   EXPECT_TRUE(directory.AddressesOf(Peer(1)).empty());
+}
+
+TEST(Directory, AddressesThatTurnOutToBeOnePeersAreFewToo) {
+  Directory directory(Peer(0), 1);
+  for (std::size_t i = 0; i < 3 * kMaxAddressesPerPeer; ++i) {
+    directory.Learn({}, Address{fmt::format("h{}", i), 1}, AddressSource::kInvite);
+  }
+  for (std::size_t i = 0; i < 3 * kMaxAddressesPerPeer; ++i) {
+    directory.Connected(Address{fmt::format("h{}", i), 1}, Peer(1));
+    EXPECT_LE(directory.AddressesOf(Peer(1)).size(), kMaxAddressesPerPeer);
+    const auto told = directory.FirstHand(Peer(1));
+    EXPECT_NE(std::ranges::find(told, Address{fmt::format("h{}", i), 1}), told.end())
+        << "the one that just worked is kept";
+  }
+  for (std::size_t i = 0; i < 3 * kMaxAddressesPerPeer; ++i) {
+    directory.Learn(Peer(2), Address{fmt::format("g{}", i), 1}, AddressSource::kGossip);
+    directory.Learn(Peer(3), Address{fmt::format("g{}", i), 1}, AddressSource::kPeer);
+    EXPECT_LE(directory.AddressesOf(Peer(3)).size(), kMaxAddressesPerPeer);
+  }
 }
 
 TEST(Directory, AnAddressThatLeadsToOurselvesIsForgotten) {
