@@ -8,10 +8,31 @@ namespace {
 TEST_F(Cli, HelpAndUnknownVerbs) {
   const Ran overview = Run("");
   EXPECT_EQ(overview.code, 0);
-  for (const char* verb :
-       {"demo", "init", "train", "generate", "eval", "export", "data check", "status", "log",
-        "invite", "pause", "resume", "finish", "leave", "doctor", "bench", "tokenizer encode",
-        "tokenizer decode", "tokenizer train"}) {
+  for (const char* verb : {"demo",
+                           "init",
+                           "train",
+                           "generate",
+                           "eval",
+                           "export",
+                           "data check",
+                           "status",
+                           "log",
+                           "host",
+                           "join",
+                           "owner",
+                           "delegate",
+                           "amend",
+                           "continue",
+                           "invite",
+                           "pause",
+                           "resume",
+                           "finish",
+                           "leave",
+                           "doctor",
+                           "bench",
+                           "tokenizer encode",
+                           "tokenizer decode",
+                           "tokenizer train"}) {
     EXPECT_NE(overview.out.find(verb), std::string::npos) << verb;
     const Ran help = Run(std::string(verb) + " --help");
     EXPECT_EQ(help.code, 0) << verb;

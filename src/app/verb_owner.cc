@@ -256,7 +256,7 @@ Verb AmendVerb() {
           .example = "loom amend optim.lr=1e-4,sync.rounds=500 --dir loom-run-1",
           .declare =
               [options](Args& args) {
-                args.Positional("KEY=VALUE", options->set,
+                args.Positional("settings", options->set,
                                 "TABLE.KEY=VALUE of run.toml, several with commas");
                 DeclareDir(args, *options);
                 args.Flag("--json", options->json, "One object: event, order, round");

@@ -13,7 +13,8 @@
 namespace loom::e2e {
 namespace {
 
-constexpr const char* kIp = "/usr/sbin/ip";
+/// Other than ip -n and ip netns exec it mounts nothing, which takes a root that is a mount.
+constexpr const char* kEnter = "/usr/bin/nsenter";
 
 /// The router of a home: masquerading, nothing let in from outside but what the forward says.
 constexpr const char* kRouterRules = R"(table ip home {
@@ -50,13 +51,16 @@ class Homes : public SwarmTest {
     made_ = true;
     std::ofstream(Path("router.nft")) << kRouterRules;
     const std::string net = Name("net");
-    ASSERT_TRUE(Shell(
-        fmt::format("ip -n {} link add br0 type bridge && ip -n {} link set br0 up", net, net)))
+    ASSERT_TRUE(
+        Shell(fmt::format("nsenter --net=/run/netns/{} ip link add br0 type bridge && nsenter "
+                          "--net=/run/netns/{} ip link set br0 up",
+                          net, net)))
         << Said();
     OnTheInternet("c", "203.0.113.4");
-    if (!Shell(fmt::format("ip netns exec {} nft -f {}", Name("c"), Path("router.nft"))))
+    if (!Shell(fmt::format("nsenter --net=/run/netns/{} nft -f {}", Name("c"), Path("router.nft"))))
       GTEST_SKIP() << "this kernel does no masquerading with nftables: " << Said();
-    ASSERT_TRUE(Shell(fmt::format("ip netns exec {} nft flush ruleset", Name("c")))) << Said();
+    ASSERT_TRUE(Shell(fmt::format("nsenter --net=/run/netns/{} nft flush ruleset", Name("c"))))
+        << Said();
     Home("a", "203.0.113.2");
     Home("b", "203.0.113.3");
   }
@@ -70,21 +74,21 @@ class Homes : public SwarmTest {
 
   /// The recipe's port forward, on the page of a home's router.
   void Forward(const std::string& home, std::uint16_t port) {
-    EXPECT_TRUE(
-        Shell(fmt::format("ip netns exec {} nft add rule ip home forwards iifname wan tcp "
-                          "dport {} dnat to 192.168.1.10:{}",
-                          Name("router-" + home), port, port)))
+    EXPECT_TRUE(Shell(
+        fmt::format("nsenter --net=/run/netns/{} nft add rule ip home forwards iifname wan tcp "
+                    "dport {} dnat to 192.168.1.10:{}",
+                    Name("router-" + home), port, port)))
         << Said();
   }
   void StopForwarding(const std::string& home) {
-    EXPECT_TRUE(Shell(
-        fmt::format("ip netns exec {} nft flush chain ip home forwards", Name("router-" + home))))
+    EXPECT_TRUE(Shell(fmt::format("nsenter --net=/run/netns/{} nft flush chain ip home forwards",
+                                  Name("router-" + home))))
         << Said();
   }
   Setting In(const std::string& place, std::vector<std::string> arguments = {}) const {
     return {.arguments = std::move(arguments),
             .environment = {},
-            .prefix = {kIp, "netns", "exec", Name(place)}};
+            .prefix = {kEnter, "--net=/run/netns/" + Name(place)}};
   }
   /// A row of loom doctor, run where the peer is.
   json::Value Doctor(const Peer& peer, const std::string& place, const std::string& check) {
@@ -128,25 +132,28 @@ class Homes : public SwarmTest {
   void OnTheInternet(const std::string& place, const std::string& address) {
     const std::string name = Name(place);
     const std::string net = Name("net");
-    ASSERT_TRUE(
-        Shell(fmt::format("set -e; ip netns add {0}; ip -n {0} link set lo up; "
-                          "ip -n {0} link add wan type veth peer name {2} netns {1}; "
-                          "ip -n {1} link set {2} master br0 up; "
-                          "ip -n {0} address add {3}/24 dev wan; ip -n {0} link set wan up",
-                          name, net, place, address)))
+    ASSERT_TRUE(Shell(fmt::format(
+        "set -e; ip netns add {0}; nsenter --net=/run/netns/{0} ip link set lo up; "
+        "nsenter --net=/run/netns/{0} ip link add wan type veth peer name {2} netns {1}; "
+        "nsenter --net=/run/netns/{1} ip link set {2} master br0 up; "
+        "nsenter --net=/run/netns/{0} ip address add {3}/24 dev wan; nsenter --net=/run/netns/{0} "
+        "ip link set wan up",
+        name, net, place, address)))
         << Said();
   }
   void Home(const std::string& home, const std::string& address) {
     OnTheInternet("router-" + home, address);
-    ASSERT_TRUE(Shell(
-        fmt::format("set -e; ip netns add {0}; ip -n {0} link set lo up; "
-                    "ip -n {0} link add eth0 type veth peer name lan netns {1}; "
-                    "ip -n {1} address add 192.168.1.1/24 dev lan; ip -n {1} link set lan up; "
-                    "ip -n {0} address add 192.168.1.10/24 dev eth0; ip -n {0} link set eth0 up; "
-                    "ip -n {0} route add default via 192.168.1.1; "
-                    "ip netns exec {1} sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'; "
-                    "ip netns exec {1} nft -f {2}",
-                    Name(home), Name("router-" + home), Path("router.nft"))))
+    ASSERT_TRUE(Shell(fmt::format(
+        "set -e; ip netns add {0}; nsenter --net=/run/netns/{0} ip link set lo up; "
+        "nsenter --net=/run/netns/{0} ip link add eth0 type veth peer name lan netns {1}; "
+        "nsenter --net=/run/netns/{1} ip address add 192.168.1.1/24 dev lan; nsenter "
+        "--net=/run/netns/{1} ip link set lan up; "
+        "nsenter --net=/run/netns/{0} ip address add 192.168.1.10/24 dev eth0; nsenter "
+        "--net=/run/netns/{0} ip link set eth0 up; "
+        "nsenter --net=/run/netns/{0} ip route add default via 192.168.1.1; "
+        "nsenter --net=/run/netns/{1} sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'; "
+        "nsenter --net=/run/netns/{1} nft -f {2}",
+        Name(home), Name("router-" + home), Path("router.nft"))))
         << Said();
   }
 
