@@ -36,7 +36,7 @@ endforeach()
 string(JOIN "\n" _torch_help
   "Two ways to get one:"
   "  python3 -m venv .venv && .venv/bin/pip install torch==2.13.0    (any system; found in .venv by itself)"
-  "  apt-get install libtorch-dev libopenblas0-pthread                (Debian 13 and newer)"
+  "  apt-get install libtorch-dev libopenblas0-openmp                (Debian 13 and newer)"
   "./run build does the right one. Or point to a libtorch with -DLOOM_TORCH_DIR=DIR,"
   "or build only what needs none with -DLOOM_TORCH=OFF.")
 
@@ -96,7 +96,7 @@ if(_torch_root STREQUAL "/usr" AND EXISTS ${_torch_blas_system})
   file(REAL_PATH ${_torch_blas_system} Libtorch_BLAS)
   if(NOT Libtorch_BLAS MATCHES "openblas|mkl|blis")
     message(WARNING "libtorch uses the reference BLAS (${Libtorch_BLAS}), which is ten times slower. "
-                    "hint: apt-get install libopenblas0-pthread")
+                    "hint: apt-get install libopenblas0-openmp")
   endif()
 elseif(_torch_blas_near)
   list(GET _torch_blas_near 0 Libtorch_BLAS)

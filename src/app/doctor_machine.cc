@@ -85,7 +85,7 @@ Finding CheckBlas() {
   const std::string found = fmt::format("{}, {:.0f} GFLOP/s on one thread", blas, best);
   if (best >= kGemmFloor) return Pass(found);
   return Fail(fmt::format("{}; the least is {:.0f}", found, kGemmFloor),
-              "install a fast BLAS: sudo apt-get install libopenblas0-pthread");
+              "install a fast BLAS: sudo apt-get install libopenblas0-openmp");
 }
 
 Finding CheckCpu() {
