@@ -1,6 +1,7 @@
 // Values between the processes of a measurement, and its end when something is wrong.
 #pragma once
 
+#include <errno.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,7 +11,7 @@
 namespace loom {
 
 [[noreturn]] inline void Die(const std::string& why) {
-  std::fprintf(stderr, "%s\n", why.c_str());
+  std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, why.c_str());
   std::_Exit(1);
 }
 

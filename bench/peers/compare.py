@@ -1,7 +1,8 @@
 """A committed round of 4 Loom peers beside what other systems take for as many values, interleaved: each pass runs
 everyone once for some rounds, so that a busy moment of the machine meets them all. What is compared is not the same
 service: Gloo survives no fault and encrypts nothing; torchft survives, unencrypted, with fp32; hivemind sends 8 bits;
-Flower has one server and starts a process for each client's work; Loom encrypts, agrees by votes, and has the state and the record on disk."""
+Flower has one server and starts a process for each client's work; Loom encrypts, agrees by votes, and has the state and
+the record on disk."""
 import json
 import os
 import re

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "base/file_writer.h"
 #include "base/os_error.h"
 
 namespace loom {
@@ -28,24 +29,6 @@ Result<std::size_t> RegularSize(int fd, const std::string& path) {
     return MakeError(Code::kInvalid, fmt::format("'{}' is not a regular file", path));
   }
   return static_cast<std::size_t>(info.st_size);
-}
-
-Status WriteAll(int fd, ByteView bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return FileError("write", path);
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-  }
-  return {};
-}
-
-Status WriteSynced(const std::string& path, std::span<const ByteView> pieces) {
-  const Fd file{::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-  if (file.fd < 0) return FileError("create", path);
-  for (const ByteView piece : pieces) LOOM_RETURN_IF_ERROR(WriteAll(file.fd, piece, path));
-  if (::fsync(file.fd) != 0) return FileError("sync", path);
-  return {};
 }
 
 }  // namespace
@@ -95,15 +78,13 @@ Result<std::string> ReadFile(const std::string& path, std::size_t max_bytes) {
 }
 
 Status WriteFileAtomic(const std::string& path, std::span<const ByteView> pieces) {
-  const std::string aside = path + ".tmp";
-  Status written = WriteSynced(aside, pieces);
-  if (written && ::rename(aside.c_str(), path.c_str()) != 0) written = FileError("rename to", path);
-  if (!written) {
-    ::unlink(aside.c_str());
-    return written;
-  }
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  return SyncFolder(folder.empty() ? "." : folder);
+  LOOM_ASSIGN(FileWriter file, FileWriter::Create(path));
+  for (const ByteView piece : pieces) LOOM_RETURN_IF_ERROR(file.Write(piece));
+  return file.Finish();
+}
+
+std::string InFolder(const std::string& folder, std::string_view name) {
+  return (std::filesystem::path(folder) / name).string();
 }
 
 Status SyncFolder(const std::string& path) {

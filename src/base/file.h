@@ -40,6 +40,9 @@ inline Status WriteFileAtomic(const std::string& path, ByteView bytes) {
   return WriteFileAtomic(path, std::span<const ByteView>(&bytes, 1));
 }
 
+/// The path of `name` in the folder.
+std::string InFolder(const std::string& folder, std::string_view name);
+
 /// fsync of a folder, so that renames and new names in it last.
 Status SyncFolder(const std::string& path);
 

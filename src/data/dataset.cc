@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -23,10 +22,6 @@ constexpr std::size_t kMaxManifestBytes = 64 << 20;
 constexpr std::uint64_t kManifestSchema = 1;
 constexpr std::string_view kManifestName = "dataset.json";
 constexpr std::string_view kTokenizerName = "tokenizer.json";
-
-std::string InFolder(const std::string& folder, std::string_view name) {
-  return (std::filesystem::path(folder) / name).string();
-}
 
 std::uint32_t Threads(const BuildOptions& options) {
   return options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());

@@ -19,10 +19,6 @@ constexpr std::string_view kJournal = "building.json";
 constexpr std::uint64_t kJournalSchema = 1;
 constexpr std::size_t kMaxJournalBytes = 64 << 20;
 
-std::string InFolder(const std::string& folder, std::string_view name) {
-  return (fs::path(folder) / name).string();
-}
-
 std::uint64_t NumberAt(const json::Value& value, std::string_view key) {
   const json::Value* number = value.Find(key);
   return number == nullptr || number->AsUnsigned() == nullptr ? 0 : *number->AsUnsigned();
@@ -144,11 +140,15 @@ Result<bool> DatasetWriter::Continue(const std::function<void(bool val, const Sh
   return true;
 }
 
+// Of training shards those that no other source has are of the one that is written.
+void DatasetWriter::CountShards(std::uint64_t train) {
+  shards_of_source_[source_] +=
+      train - std::accumulate(shards_of_source_.begin(), shards_of_source_.end(), std::uint64_t{0});
+}
+
 // What was written so far lies in whole shards, but for what is pending.
 Status DatasetWriter::Settle(std::uint64_t part, std::uint64_t offset) {
-  shards_of_source_[source_] +=
-      train_.files().size() -
-      std::accumulate(shards_of_source_.begin(), shards_of_source_.end(), std::uint64_t{0});
+  CountShards(train_.files().size());
   json::Array of_source;
   of_source.reserve(shards_of_source_.size());
   for (const std::uint64_t shards : shards_of_source_) of_source.emplace_back(shards);
@@ -204,9 +204,7 @@ Result<DatasetWriter::Files> DatasetWriter::Finish() {
   Files files;
   LOOM_ASSIGN(files.train, train_.Finish());
   LOOM_ASSIGN(files.val, val_.Finish());
-  shards_of_source_[source_] +=
-      files.train.size() -
-      std::accumulate(shards_of_source_.begin(), shards_of_source_.end(), std::uint64_t{0});
+  CountShards(files.train.size());
   files.shards_of_source = std::move(shards_of_source_);
   return files;
 }

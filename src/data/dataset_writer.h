@@ -40,6 +40,7 @@ class DatasetWriter {
  private:
   DatasetWriter(std::string folder, const FirstPass& first);
   Result<bool> Continue(const std::function<void(bool val, const Shard&)>& kept);
+  void CountShards(std::uint64_t train);
   Status Turn(const EncodedPart& part);
   Status Settle(std::uint64_t part, std::uint64_t offset);
 

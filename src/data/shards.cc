@@ -7,7 +7,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 
 #include "crypto/hash.h"
 #include "wire/bytes_io.h"
@@ -285,8 +284,7 @@ Status ShardWriter::Flush() {
                  .bytes = head.size() + payload.size(),
                  .hash = whole.Finish()};
   const std::array<ByteView, 2> pieces{head, payload};
-  LOOM_RETURN_IF_ERROR(
-      WriteFileAtomic((std::filesystem::path(folder_) / file.name).string(), pieces));
+  LOOM_RETURN_IF_ERROR(WriteFileAtomic(InFolder(folder_, file.name), pieces));
   files_.push_back(std::move(file));
   pending_.clear();
   loss_.clear();

@@ -118,7 +118,7 @@ class Node final : public net::TransportEvents {
   void OnControl(const std::string& line, const net::ControlServer::Reply& reply);
 
   // node_owner.cc: what the run's owner asks (R14)
-  Result<crypto::SigningKey> OwnerKey(const std::string& named = {}) const;
+  Result<crypto::SigningKey> OwnerKey(const std::string& named) const;
   Result<json::Object> TakeOrder(const ControlRequest& request);
   Result<json::Object> Reset(const ControlRequest& request);
   json::Object ResetJson() const;

@@ -22,10 +22,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string In(const std::string& folder, std::string_view name) {
-  return (fs::path(folder) / name).string();
-}
-
 /// "model-00002-of-00007.safetensors"
 std::string ShardName(std::size_t shard, std::size_t shards) {
   return fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, shards);
@@ -125,7 +121,7 @@ Status WriteTexts(const std::string& folder, const HfExport& content) {
   if (files.contains(kHfTokenizer))
     files.emplace(kHfTokenizerConfig, DefaultText(kHfTokenizerConfig, content.config));
   for (const auto& [name, text] : files)
-    LOOM_RETURN_IF_ERROR(WriteFileAtomic(In(folder, name), AsBytes(text)));
+    LOOM_RETURN_IF_ERROR(WriteFileAtomic(InFolder(folder, name), AsBytes(text)));
   return {};
 }
 
@@ -152,13 +148,13 @@ Status WriteShards(const std::string& folder, const HfExport& content) {
   const std::pair<std::string, std::string> metadata[] = {{"format", "pt"}};
   const auto shards = CutIntoShards(content);
   if (shards.size() == 1)
-    return tensor::WriteWeights(In(folder, kHfWeights), shards[0], content.dtype, metadata);
+    return tensor::WriteWeights(InFolder(folder, kHfWeights), shards[0], content.dtype, metadata);
   json::Object weight_map;
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const std::string name = ShardName(i, shards.size());
     LOOM_RETURN_IF_ERROR(
-        tensor::WriteWeights(In(folder, name), shards[i], content.dtype, metadata));
+        tensor::WriteWeights(InFolder(folder, name), shards[i], content.dtype, metadata));
     for (const tensor::TensorView& view : shards[i]) {
       weight_map.emplace_back(view.name, name);
       total += view.Numel() * tensor::DTypeSize(TypeOf(content, view));
@@ -168,7 +164,7 @@ Status WriteShards(const std::string& folder, const HfExport& content) {
   const json::Object index{{"metadata", json::Object{{"total_size", total}}},
                            {"weight_map", std::move(weight_map)}};
   const std::string text = json::Dump(index, 2) + "\n";
-  return WriteFileAtomic(In(folder, kHfIndex), AsBytes(text));
+  return WriteFileAtomic(InFolder(folder, kHfIndex), AsBytes(text));
 }
 
 Status WriteFiles(const std::string& folder, const HfExport& content) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -81,6 +82,10 @@ bool IsNumber(const json::Value& value, double expected) {
 }
 bool IsFalse(const json::Value& value) { return value.AsBool() != nullptr && !*value.AsBool(); }
 bool IsTrue(const json::Value& value) { return value.AsBool() != nullptr && *value.AsBool(); }
+
+bool IsOneOf(const json::Value& value, std::initializer_list<std::string_view> names) {
+  return value.AsString() != nullptr && std::ranges::find(names, *value.AsString()) != names.end();
+}
 
 Status CheckNeutral(const HfFields& fields, std::span<const NeutralRule> rules) {
   for (const NeutralRule& rule : rules) {

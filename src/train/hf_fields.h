@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -46,6 +47,8 @@ struct NeutralRule {
 bool IsNumber(const json::Value& value, double expected);
 bool IsFalse(const json::Value& value);
 bool IsTrue(const json::Value& value);
+/// A text, one of these.
+bool IsOneOf(const json::Value& value, std::initializer_list<std::string_view> names);
 inline bool IsNever(const json::Value&) { return false; }
 Status CheckNeutral(const HfFields& fields, std::span<const NeutralRule> rules);
 

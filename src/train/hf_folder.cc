@@ -17,14 +17,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string In(const std::string& folder, std::string_view name) {
-  return (fs::path(folder) / name).string();
-}
-
 /// The texts beside the weights. What Loom only carries must at least be what its name says.
 Status ReadTexts(const std::string& folder, HfTexts& texts) {
   for (const HfTextFile& file : kHfTextFiles) {
-    const std::string path = In(folder, file.name);
+    const std::string path = InFolder(folder, file.name);
     std::error_code error;
     if (!fs::exists(path, error)) continue;
     LOOM_ASSIGN(std::string text, ReadFile(path, file.max_bytes));
@@ -44,7 +40,8 @@ Result<HfFolder> HfFolder::Open(const std::string& folder) {
   const auto open = [&]() -> Result<HfFolder> {
     HfFolder out;
     out.path_ = folder;
-    LOOM_ASSIGN(const std::string config_json, ReadFile(In(folder, kHfConfig), kMaxHfJsonBytes));
+    LOOM_ASSIGN(const std::string config_json,
+                ReadFile(InFolder(folder, kHfConfig), kMaxHfJsonBytes));
     LOOM_ASSIGN(out.config, ParseHfConfig(config_json));
     LOOM_ASSIGN(out.texts.token_ids, ParseTokenIds(config_json));
     LOOM_ASSIGN(out.grid, model::MakeGrid(out.config));

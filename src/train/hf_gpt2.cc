@@ -8,10 +8,7 @@ using json::Value;
 using model::ModelConfig;
 
 /// The tanh form under its two names.
-bool IsTanhGelu(const Value& value) {
-  return value.AsString() != nullptr &&
-         (*value.AsString() == "gelu_new" || *value.AsString() == "gelu_pytorch_tanh");
-}
+bool IsTanhGelu(const Value& value) { return IsOneOf(value, {"gelu_new", "gelu_pytorch_tanh"}); }
 
 // The dropout rates (embd_pdrop, resid_pdrop, attn_pdrop) are of training alone; Loom has none.
 constexpr NeutralRule kRules[] = {

@@ -25,14 +25,11 @@ std::uint32_t DefaultContext(Family family) {
   return family == Family::kMistral ? 131072 : 32768;
 }
 
-bool IsSilu(const Value& value) {
-  return value.AsString() != nullptr &&
-         (*value.AsString() == "silu" || *value.AsString() == "swish");
-}
+bool IsSilu(const Value& value) { return IsOneOf(value, {"silu", "swish"}); }
 bool AllFullAttention(const Value& value) {
   if (value.AsArray() == nullptr) return false;
   for (const Value& type : *value.AsArray()) {
-    if (type.AsString() == nullptr || *type.AsString() != "full_attention") return false;
+    if (!IsOneOf(type, {"full_attention"})) return false;
   }
   return true;
 }

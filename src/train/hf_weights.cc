@@ -31,10 +31,6 @@ constexpr std::size_t kMaxShards = 1000;
 constexpr std::size_t kMaxListed = 5;
 constexpr std::string_view kFetchAgain = "fetch the folder again from where the model came";
 
-std::string In(const std::string& folder, std::string_view name) {
-  return (fs::path(folder) / name).string();
-}
-
 Error BadIndex(std::string what) {
   return MakeError(Code::kInvalid, fmt::format("{}: {}", kHfIndex, what), std::string(kFetchAgain));
 }
@@ -158,10 +154,10 @@ Result<tensor::TensorView> MatchShape(const agreed::TensorShape& shape,
 Result<HfWeights> HfWeights::Open(const std::string& folder) {
   HfWeights out;
   std::error_code error;
-  if (fs::exists(In(folder, kHfIndex), error)) {
+  if (fs::exists(InFolder(folder, kHfIndex), error)) {
     LOOM_RETURN_IF_ERROR(out.OpenIndexed(folder));
   } else {
-    LOOM_RETURN_IF_ERROR(out.Add(In(folder, kHfWeights)));
+    LOOM_RETURN_IF_ERROR(out.Add(InFolder(folder, kHfWeights)));
   }
   return out;
 }
@@ -180,9 +176,9 @@ Status HfWeights::Add(const std::string& path) {
 }
 
 Status HfWeights::OpenIndexed(const std::string& folder) {
-  LOOM_ASSIGN(const std::string text, ReadFile(In(folder, kHfIndex), kMaxIndexBytes));
+  LOOM_ASSIGN(const std::string text, ReadFile(InFolder(folder, kHfIndex), kMaxIndexBytes));
   auto index = json::Parse(text);
-  if (!index) return std::move(index).error().Context(In(folder, kHfIndex));
+  if (!index) return std::move(index).error().Context(InFolder(folder, kHfIndex));
   const json::Value* map = index->Find("weight_map");
   if (map == nullptr || map->AsObject() == nullptr)
     return BadIndex("it has no weight_map of tensors to files");
@@ -197,7 +193,7 @@ Status HfWeights::OpenIndexed(const std::string& folder) {
                        "save the model in larger files");
     }
   }
-  for (const std::string& name : names) LOOM_RETURN_IF_ERROR(Add(In(folder, name)));
+  for (const std::string& name : names) LOOM_RETURN_IF_ERROR(Add(InFolder(folder, name)));
   for (const auto& [name, file] : *map->AsObject()) {
     if (!tensors_.contains(name))
       return BadIndex(fmt::format("it promises tensor '{}', which is in no file", name));

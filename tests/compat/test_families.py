@@ -25,17 +25,8 @@ from transformers import (AutoModelForCausalLM, AutoTokenizer, LlamaConfig,
                           LlamaForCausalLM)
 
 import families
+from common import HELPER, LOGIT_TOLERANCE, LOOM, run
 
-HELPER = os.environ["LOOM_MAKE_FOLDERS"]
-LOOM = os.environ.get("LOOM", "")
-LOGIT_TOLERANCE = 1e-4
-
-
-def run(*args):
-    done = subprocess.run(args, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise AssertionError(f"{' '.join(args)}\n{done.stdout}\n{done.stderr}")
-    return done.stdout
 
 
 def logits_of(model, ids):

@@ -9,7 +9,6 @@ Reasons for skips are printed; a skip is never a silent pass.
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -22,18 +21,10 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-HELPER = os.environ["LOOM_MAKE_FOLDERS"]
-LOOM = os.environ.get("LOOM", "")
+from common import HELPER, LOGIT_TOLERANCE, LOOM, run
+
 KINDS = ["tied-grouped", "tied-full", "untied-grouped", "untied-full"]
 SEED = 7
-LOGIT_TOLERANCE = 1e-4
-
-
-def run(*args):
-    done = subprocess.run(args, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise AssertionError(f"{' '.join(args)}\n{done.stdout}\n{done.stderr}")
-    return done.stdout
 
 
 def odd_unicode(rng, length):
