@@ -36,6 +36,13 @@ Status MakeFolder(const std::string& path) {
                      fmt::format("cannot make the folder {}: there is a file of that name", path),
                      "give another --dir");
   }
+  if (fs::is_symlink(path, ignored)) {
+    return MakeError(
+        Code::kIo,
+        fmt::format("cannot make the folder {}: it is a link to {}, which is not there", path,
+                    fs::read_symlink(path, ignored).string()),
+        "mount or make what it leads to, or give another --dir");
+  }
   return MakeError(Code::kIo, fmt::format("cannot make the folder {}: {}", path, error.message()),
                    "choose a place that exists and that you may write to with --dir");
 }

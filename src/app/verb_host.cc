@@ -44,7 +44,14 @@ Result<std::vector<crypto::PublicKey>> ReadKeys(const std::string& text) {
                                    one),
                        "loom owner prints the key of a user");
     }
-    keys.emplace_back().bytes = hex->bytes;
+    const crypto::PublicKey key{hex->bytes};
+    if (hex->IsZero() || std::ranges::find(keys, key) != keys.end()) {
+      return MakeError(Code::kInvalid,
+                       fmt::format("--co-owner: {} {}", one,
+                                   hex->IsZero() ? "is nobody's key" : "is there twice"),
+                       "loom owner prints the key of a user");
+    }
+    keys.push_back(key);
   }
   return keys;
 }

@@ -162,6 +162,12 @@ Status Node::Host(const train::RunFile& file, const std::string& name,
         fmt::format("Made your owner key at {}. Keep a copy (loom owner --backup FILE): it signs "
                     "runs and invites.",
                     owner_path));
+  if (std::ranges::find(co_owners, owner.public_key()) != co_owners.end()) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("--co-owner: {} is this user's own key ({})",
+                                 owner.public_key().Hex(), owner_path),
+                     "name the keys of the others only");
+  }
   LOOM_ASSIGN(run_,
               MakeRun(file, options_.dir,
                       {name, owner, key_.public_key(), reactor_.WallSeconds(), std::move(co_owners),

@@ -28,6 +28,7 @@ TEST_F(WrongStarts, OfStarting) {
   Write("empty.txt", "");
   Write("tiny.txt", "tiny");
   Write("a-file", "x");
+  fs::create_symlink(Path("nowhere-mounted"), Path("a-link"));
   const net::Listener taken =
       *net::OpenListener(*net::SocketAddress::Numeric({"127.0.0.1", 0}), false);
   const std::string busy = fmt::format("127.0.0.1:{}", taken.port);
@@ -71,6 +72,14 @@ TEST_F(WrongStarts, OfStarting) {
       {"an invite for nobody", host({"--invite-uses", "0"}), 3, {"--invite-uses 0", "100000"}},
       {"an invite for ever", host({"--invite-days", "99999"}), 3, {"99999", "3650"}},
       {"an owner who is none", host({"--co-owner", "me"}), 3, {"--co-owner", "'me'", "64"}},
+      {"an owner who is nobody",
+       host({"--co-owner", std::string(64, '0')}),
+       3,
+       {"--co-owner", "nobody's key"}},
+      {"an owner twice",
+       host({"--co-owner", std::string(64, 'a') + "," + std::string(64, 'a')}),
+       3,
+       {"--co-owner", "twice"}},
       {"an option that there is not", host({"--nonsense"}), 2, {"--nonsense"}},
       {"a kernel path that there is not", host({"--isa", "mmx"}), 3, {"mmx"}},
       {"an owner key that is none",
@@ -82,6 +91,10 @@ TEST_F(WrongStarts, OfStarting) {
        {"host", run, "--dir", Path("a-file"), "--listen", "127.0.0.1:0"},
        6,
        {"a-file"}},
+      {"a link to a disk that is not mounted",
+       {"host", run, "--dir", Path("a-link"), "--listen", "127.0.0.1:0"},
+       6,
+       {"a-link", "link to", "nowhere-mounted"}},
       {"a place where nothing can be made",
        {"host", run, "--dir", "/proc/nowhere", "--listen", "127.0.0.1:0"},
        6,
@@ -99,7 +112,7 @@ TEST_F(WrongStarts, OfStarting) {
   Try(ways, {Path("story.txt"), run, Path("a-file"), locked});
   ::close(taken.fd);
   EXPECT_FALSE(fs::exists(dir)) << "a start that failed leaves nothing behind";
-  EXPECT_GE(tried_, 26U);
+  EXPECT_GE(tried_, 29U);
 }
 
 TEST_F(WrongStarts, OfPlacesToKeepAPeer) {
