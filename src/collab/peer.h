@@ -262,6 +262,7 @@ class Peer {
   // peer_reset.cc, the members' side
   Status CheckOrder(const Body& body) const;
   bool CanRebuild(Round round) const;
+  Status CheckOthersCanRebuild(Round round) const;
   void UpdateOrder();
   bool Sealed() const { return voter_.sealed > chain_.head().body.era; }
   void OnSeal(const PeerId& from, const Seal& seal, Time now, Effects& out);

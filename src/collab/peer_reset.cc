@@ -10,6 +10,25 @@
 #include "crypto/hash.h"
 
 namespace loom::collab {
+namespace {
+
+constexpr std::string_view kLaterRound =
+    "choose a later round, or keep more checkpoints ([local] keep_checkpoints)";
+
+/// Checkpoints are kept with the rounds since the older one.
+struct Kept {
+  Round state = 0;
+  Round checkpoint = 0;
+  Round oldest = 0;  ///< 0: no rounds
+  bool Rebuilds(Round round) const {
+    if (round == state || round == checkpoint) return true;
+    return round < state && (round == 0 ? oldest <= 1 : oldest != 0 && round + 1 >= oldest);
+  }
+  /// The first state that can be rebuilt.
+  Round First() const { return oldest == 0 ? checkpoint : oldest - 1; }
+};
+
+}  // namespace
 
 Status Peer::TakeOrder(const Order& order, Time now, Effects& out) {
   if (finished_since_ || state_ == PeerState::kStopped) {
@@ -22,9 +41,10 @@ Status Peer::TakeOrder(const Order& order, Time now, Effects& out) {
         Code::kInvalid,
         fmt::format("the state after round {} cannot be rebuilt here any more: this "
                     "folder goes back to round {}",
-                    *order.revert, restore_.oldest == 0 ? checkpoint_round_ : restore_.oldest - 1),
-        "choose a later round, or keep more checkpoints ([local] keep_checkpoints)");
+                    *order.revert, Kept{state_round_, checkpoint_round_, restore_.oldest}.First()),
+        std::string(kLaterRound));
   }
+  if (order.revert) LOOM_RETURN_IF_ERROR(CheckOthersCanRebuild(*order.revert));
   order_ = order;
   UpdateOrder();
   HelloAll(out);
@@ -48,11 +68,37 @@ void Peer::UpdateOrder() {
   machine_->SetOrder(std::move(plan));
 }
 
-// Checkpoints are kept with the rounds since the older one.
 bool Peer::CanRebuild(Round round) const {
-  if (round == state_round_ || round == checkpoint_round_) return true;
-  return round < state_round_ &&
-         (round == 0 ? restore_.oldest <= 1 : restore_.oldest != 0 && round + 1 >= restore_.oldest);
+  return Kept{state_round_, checkpoint_round_, restore_.oldest}.Rebuilds(round);
+}
+
+// Whoever cannot rebuild the state does not vote for it: without the others' words the order would
+// wait for ever. By what each member said last.
+Status Peer::CheckOthersCanRebuild(Round round) const {
+  const std::vector<Member>& members = chain_.head().body.members;
+  std::set<PeerId> can{env_.self};
+  const Hello* first = nullptr;
+  PeerId who;
+  for (const Member& m : members) {
+    const auto remote = remotes_.find(m.id);
+    if (m.id == env_.self || remote == remotes_.end() || !remote->second.greeted) continue;
+    const Hello& hello = remote->second.hello;
+    const Kept kept{hello.head.round, hello.checkpoint, hello.oldest};
+    if (kept.Rebuilds(round)) {
+      can.insert(m.id);
+    } else if (first == nullptr) {
+      first = &hello;
+      who = m.id;
+    }
+  }
+  if (first == nullptr || IsQuorum(members, can, chain_.config().quorum)) return {};
+  return MakeError(
+      Code::kInvalid,
+      fmt::format("the state after round {} cannot be rebuilt by {} of {} members, which a quorum "
+                  "needs: {} goes back to round {}",
+                  round, members.size() - can.size(), members.size(), who.Short(),
+                  Kept{first->head.round, first->checkpoint, first->oldest}.First()),
+      std::string(kLaterRound));
 }
 
 Status Peer::CheckOrder(const Body& body) const {
