@@ -119,6 +119,8 @@ TEST_F(OwnerTest, R14AStrangersOrderAndAnOldOneAreRefused) {
   EXPECT_FALSE(take(world.SignedOrder(Round{50}, "")).ok()) << "not there yet";
   order = world.SignedOrder(std::nullopt, "rounds 100");
   ASSERT_TRUE(take(order).ok());
+  EXPECT_EQ(take(world.SignedOrder(std::nullopt, "rounds 200")).error().code, Code::kConflict)
+      << "one after the other";
   ASSERT_TRUE(world.RunUntil([&] { return world.PeerAt(0).chain().head().body.orders == 1; }, 60s));
   EXPECT_FALSE(take(order).ok()) << "taken up already";
 }
@@ -192,6 +194,67 @@ TEST_F(OwnerTest, R14OfAPartitionWithAResetExactlyOneHistorySurvives) {
     }
     EXPECT_GE(world.Orphans(3), lost - then) << "what the larger side did is listed";
     EXPECT_EQ(world.Orphans(0), 0U);
+  }
+}
+
+// While the folder is rewound, the old history's next record still arrives from a peer that has not
+// heard of the reset: behind the rewind it would follow nothing.
+TEST_F(OwnerTest, R14ARecordOfTheOldHistoryDuringTheRewindIsNotTaken) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    WorldOptions options = seed % 2 == 0 ? ExactWorld(seed) : SmallWorld(seed);
+    options.peers = 3;
+    Watched world(options);
+    for (std::size_t i = 0; i < 3; ++i) world.Start(i);
+    ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 6; }, 100s));
+    world.Partition({0});
+    const Round then = world.audit().rounds();
+    ASSERT_TRUE(world.RunUntil(
+        [&] { return world.PeerAt(1).applied().body.round >= then + 2 + seed; }, 100s));
+    const collab::Seal seal = world.SignedSeal(1, false);
+    ASSERT_TRUE(
+        world.Ask(0, [&](Peer& p, Time now, Effects& out) { return p.BeginReset(seal, now, out); })
+            .ok());
+    ASSERT_TRUE(world.RunUntil(
+        [&] {
+          return (world.PeerAt(0).ViewReset() && world.CommitReset(0, true).ok(),
+                  world.PeerAt(0).chain().head().body.era == 1);
+        },
+        30s));
+    // Of two the senior one decides by itself; the other does not hear of it.
+    const std::size_t senior = *world.IndexOf(world.PeerAt(1).chain().head().body.members[0].id);
+    const std::size_t other = 3 - senior;
+    world.SetDrop([=](std::size_t from, std::size_t to, const collab::Message& message) {
+      return from == senior && to == other &&
+             (std::holds_alternative<collab::VoteMessage>(message) ||
+              std::holds_alternative<collab::RecordMessage>(message));
+    });
+    ASSERT_TRUE(world.RunUntil(
+        [&] {
+          return world.PeerAt(senior).chain().rounds() > world.PeerAt(other).chain().rounds();
+        },
+        60s))
+        << "seed " << seed;
+    const Bytes next = world.PeerAt(senior).chain().head().Encode();
+    bool struck = false;
+    world.SetWatch([&](std::size_t peer, const collab::Effect& effect) {
+      const auto* persist = std::get_if<collab::Persist>(&effect);
+      if (struck || peer != other || persist == nullptr ||
+          !std::holds_alternative<collab::Rewind>(persist->what)) {
+        return;
+      }
+      struck = true;
+      world.After(0ms, [&] {
+        (void)world.Ask(other, [&](Peer& p, Time now, Effects& out) {
+          p.OnMessage(world.IdOf(senior), collab::Message(collab::RecordMessage{next}), now, out);
+          return Status{};
+        });
+      });
+    });
+    world.Heal();
+    ASSERT_TRUE(world.RunUntil([&] { return struck; }, 60s)) << "seed " << seed;
+    world.SetDrop({});
+    EXPECT_TRUE(world.RunUntil([&] { return OneHistory(world); }, 120s)) << "seed " << seed;
+    EXPECT_TRUE(Finish(world, world.PeerAt(0).chain().rounds() + 2)) << "seed " << seed;
   }
 }
 

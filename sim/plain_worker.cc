@@ -77,6 +77,7 @@ Result<collab::WorkDone> PlainWorker::Work(const collab::WorkOrder& order,
     at += batch;
     done.samples += batch;
     done.tokens += batch * model_.tokens_per_sample;
+    done.targets = done.tokens;
     done.loss_sum += loss * model_.tokens_per_sample / static_cast<double>(grid_->num_elements());
     done.learning_rate = model_.learning_rate;
     ++done.steps;
@@ -97,7 +98,7 @@ Result<collab::WorkDone> PlainWorker::Gradient(const collab::WorkOrder& order,
   if (poisoned_ || spoilt) gradient[0] = std::nanf("");
   collab::WorkDone done;
   done.samples = samples.size();
-  done.tokens = samples.size() * model_.tokens_per_sample;
+  done.tokens = done.targets = samples.size() * model_.tokens_per_sample;
   done.loss_sum = loss * model_.tokens_per_sample / static_cast<double>(grid_->num_elements());
   done.steps = 1;
   return done;

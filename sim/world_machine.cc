@@ -40,6 +40,8 @@ void World::Carry(Node& node, Effects effects) {
     } else if (std::holds_alternative<collab::Reload>(effect)) {
       AtNode(now_, node, [this, &node] {
         const collab::Told told = node.peer->told();
+        // As in the daemon, what the old core had asked for is written before the new one starts.
+        for (const collab::Persist& left : node.writes) (void)node.disk->Write(left);
         End(node);
         Start(node.index);
         Call(node, [&](Peer& p, Effects& out) { p.TellAgain(told, now_, out); });

@@ -3,8 +3,10 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
+#include "app/args.h"
 #include "app/interrupt.h"
 #include "app/peer_folder_source.h"
 #include "base/file.h"
@@ -74,7 +76,11 @@ bool DemoSwarm::Fresh(const std::string& kind, std::uint64_t round, const std::s
 }
 
 Status DemoSwarm::Failed(const Slot& slot, const std::string& what) const {
-  return MakeError(Code::kInternal,
+  // What a peer finds wrong with the corpus or the disk is no defect.
+  constexpr std::array kTold{Code::kInvalid, Code::kNotFound, Code::kDiskFull, Code::kLimit};
+  const auto told = std::ranges::find_if(
+      kTold, [&](Code code) { return slot.child && slot.child->exit_code() == ExitCode(code); });
+  return MakeError(told == kTold.end() ? Code::kInternal : *told,
                    fmt::format("peer {} {}; its last words: {}", slot.number, what,
                                slot.child ? slot.child->LogTail() : "none"),
                    fmt::format("read {}.log", slot.dir));

@@ -207,10 +207,19 @@ Finding CheckOwnerKey() {
   return Fail(key.error(), "set it aside, or name another with LOOM_OWNER_KEY");
 }
 
+/// The folder, or where it would be made.
+std::string NearestFolder(const std::string& dir) {
+  std::error_code ignored;
+  std::filesystem::path path = std::filesystem::absolute(dir, ignored);
+  while (path.has_relative_path() && !std::filesystem::exists(path, ignored))
+    path = path.parent_path();
+  return path.string();
+}
+
 }  // namespace
 
 std::vector<Check> MachineChecks(const Patient& patient) {
-  const std::string dir = patient.dir;
+  const std::string dir = NearestFolder(patient.dir);
   return {{"versions", [dir] { return CheckVersions(dir); }},
           {"libtorch", CheckTorch},
           {"blas", CheckBlas},

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "app/peer_folder_source.h"
+#include "base/printable.h"
 #include "store/file_system.h"
 
 namespace loom::app {
@@ -47,10 +49,25 @@ Status MakeFolder(const std::string& path) {
                    "choose a place that exists and that you may write to with --dir");
 }
 
+/// kConflict for a folder with other things in it than a peer's.
+static Status CheckOurs(const std::string& path) {
+  if (IsPeerFolder(path)) return {};
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(path, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "lock" || name == "lost+found") continue;  // a start that was killed; a whole disk
+    return MakeError(Code::kConflict,
+                     fmt::format("{} exists and holds {}, but no run", path, OneLine(name)),
+                     "give a folder that is empty or not there yet with --dir");
+  }
+  return {};
+}
+
 Result<FreshFolder> FreshFolder::Make(const std::string& path) {
   std::error_code error;
   const bool was_there = fs::exists(path, error);
   const bool in_use = was_there && !fs::is_empty(path, error);
+  if (in_use) LOOM_RETURN_IF_ERROR(CheckOurs(path));
   LOOM_RETURN_IF_ERROR(MakeFolder(path));
   return FreshFolder(in_use ? std::string() : path, was_there);
 }

@@ -131,6 +131,15 @@ Result<Round> LoadNewest(const std::string& dir, const FolderRecords& folder,
   return Round{0};
 }
 
+void NoteDamage(const std::string& path, const store::LogContents& log,
+                std::vector<std::string>& notes) {
+  if (log.torn) {
+    notes.push_back(fmt::format("{}: left out {} bytes at offset {} (entry {}): torn, or damaged",
+                                path, log.torn->bytes, log.torn->offset, log.torn->entry));
+  }
+  notes.insert(notes.end(), log.repaired.begin(), log.repaired.end());
+}
+
 std::vector<Round> CheckpointsOf(const std::string& dir) {
   return store::Checkpoints(Disk(), store::JoinPath(dir, "checkpoints")).List();
 }
@@ -193,12 +202,7 @@ Result<FolderRecords> ReadFolderRecords(const std::string& dir) {
   const std::string path = store::JoinPath(dir, "records.log");
   if (!Disk().Exists(path)) return out;  // the run began this very moment
   LOOM_ASSIGN(const store::LogContents log, view.Records());
-  if (log.torn) {
-    out.notes.push_back(
-        fmt::format("{}: left out {} bytes at offset {} (entry {}): torn, or damaged", path,
-                    log.torn->bytes, log.torn->offset, log.torn->entry));
-  }
-  out.notes.insert(out.notes.end(), log.repaired.begin(), log.repaired.end());
+  NoteDamage(path, log, out.notes);
   const collab::Record* parent = &out.run.genesis;
   out.records.reserve(log.entries.size());
   for (const Bytes& entry : log.entries) {
@@ -217,11 +221,13 @@ Result<FolderRecords> ReadFolderRecords(const std::string& dir) {
   return out;
 }
 
-Result<std::vector<collab::Record>> ReadOrphans(const std::string& dir) {
+Result<std::vector<collab::Record>> ReadOrphans(const std::string& dir,
+                                                std::vector<std::string>& notes) {
   std::vector<collab::Record> orphans;
   const std::string path = store::JoinPath(dir, "orphaned.log");
   if (!Disk().Exists(path)) return orphans;
   LOOM_ASSIGN(const store::LogContents log, store::ReadLog(Disk(), path, {}));
+  NoteDamage(path, log, notes);
   for (const Bytes& entry : log.entries) {
     LOOM_ASSIGN(collab::Record record, collab::Record::Decode(entry));
     orphans.push_back(std::move(record));

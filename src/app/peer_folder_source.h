@@ -30,7 +30,9 @@ struct FolderRecords {
 Result<FolderRecords> ReadFolderRecords(const std::string& dir);
 
 /// Records that an owner's reset has orphaned, oldest first; none when there was no such reset.
-Result<std::vector<collab::Record>> ReadOrphans(const std::string& dir);
+/// `notes`: what was left out of a damaged log.
+Result<std::vector<collab::Record>> ReadOrphans(const std::string& dir,
+                                                std::vector<std::string>& notes);
 
 /// A state of the run as a model. `round` may be behind the newest record: `notes` says why.
 struct FolderModel {

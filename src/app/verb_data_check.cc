@@ -15,6 +15,7 @@ namespace {
 struct Options {
   std::vector<std::string> paths;
   std::string tokenizer;
+  std::string chat;
   std::uint64_t context = 64;
   std::uint64_t samples = 3;
   bool json = false;
@@ -32,6 +33,7 @@ Status Check(const Options& options) {
     config.paths = options.paths;
   }
   if (!options.tokenizer.empty()) config.tokenizer = options.tokenizer;
+  if (!options.chat.empty()) config.chat = options.chat;
   if (context < 1 || context > 1U << 20 || options.samples > 1000) {
     return MakeError(Code::kInvalid,
                      fmt::format("--context {} --samples {}: the limits are 1 .. 1048576 and 1000",
@@ -63,6 +65,8 @@ Verb DataCheckVerb() {
                     "Text or jsonl files, folders or patterns of these, or one run.toml");
                 args.Option("--tokenizer", "KIND", options->tokenizer,
                             "chars, bytes, or a tokenizer.json");
+                args.Option("--chat", "NAME", options->chat,
+                            "Template of conversations: chatml, llama3, smollm, auto");
                 args.Option("--context", "TOKENS", options->context, "Tokens of a sample");
                 args.Option("--samples", "N", options->samples, "Decoded samples to show");
                 args.Flag("--json", options->json, "One JSON object on stdout");

@@ -58,7 +58,7 @@ Result<std::vector<crypto::PublicKey>> ReadKeys(const std::string& text) {
 
 Status Host(const Options& options) {
   LOOM_RETURN_IF_ERROR(agreed::ParseIsa(options.isa));
-  LOOM_RETURN_IF_ERROR(CheckRange("--invite-days", options.invite_days, 0, 3650));
+  LOOM_RETURN_IF_ERROR(CheckRange("--invite-days", options.invite_days, 1, 3650));
   LOOM_RETURN_IF_ERROR(CheckRange("--invite-uses", options.invite_uses, 1, 100000));
   LOOM_ASSIGN(const std::vector<crypto::PublicKey> co_owners, ReadKeys(options.co_owners));
   LOOM_ASSIGN(train::RunFile file, train::LoadRun(options.run_toml));

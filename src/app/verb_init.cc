@@ -21,6 +21,8 @@ struct Options {
   std::string sync = "loom-short";
   std::vector<std::string> data;
   std::string tokenizer = "chars";
+  std::string chat = "auto";
+  bool skip_bad = false;
   std::uint64_t rounds = 20;
   std::uint64_t peers = 1;
   std::string out;
@@ -61,6 +63,8 @@ Status Init(const Options& options) {
   LOOM_RETURN_IF_ERROR(train::ApplySyncPreset(options.sync, run));
   run.spec.data.paths = options.data;
   run.spec.data.tokenizer = options.tokenizer;
+  run.spec.data.chat = options.chat;
+  run.spec.data.skip_bad = options.skip_bad;
   // What cannot be trained on is told now, not at the first start.
   LOOM_RETURN_IF_ERROR(data::RunFirstPass(run.spec.data));
   for (std::string& path : run.spec.data.paths) path = SeenFrom(options.out, path);
@@ -105,6 +109,10 @@ Verb InitVerb() {
                             "Text or jsonl file, a folder or a pattern of these; repeatable");
                 args.Option("--tokenizer", "KIND", options->tokenizer,
                             "chars, bytes, or a tokenizer.json");
+                args.Option("--chat", "NAME", options->chat,
+                            "Template of conversations: chatml, llama3, smollm, auto");
+                args.Flag("--skip-bad", options->skip_bad,
+                          "Leave out lines that cannot be read, instead of stopping");
                 args.Option("--rounds", "N", options->rounds,
                             "Rounds of the run; 0 = until loom finish");
                 args.Option("--peers", "N", options->peers,

@@ -91,14 +91,15 @@ Status ShowLog(const Options& options) {
   }
   show(folder.run.genesis);
   for (const collab::Record& record : folder.records) show(record);
-  LOOM_ASSIGN(const std::vector<collab::Record> orphans, ReadOrphans(dir));
+  std::vector<std::string> notes = folder.notes;
+  LOOM_ASSIGN(const std::vector<collab::Record> orphans, ReadOrphans(dir, notes));
   for (const collab::Record& record : orphans) {
     json::Object object = ToJson(record);
     object.emplace_back("orphaned", json::Value(true));
     out.Event(object);
     if (!options.json) out.SayLine(ToLine(record) + "  orphaned by a reset");
   }
-  for (const std::string& note : folder.notes) Log(LogLevel::kWarn, "log", "{}", note);
+  for (const std::string& note : notes) Log(LogLevel::kWarn, "log", "{}", note);
   return {};
 }
 

@@ -64,6 +64,23 @@ std::string Text(const json::Value& object, std::string_view key) {
   return found != nullptr && found->AsString() != nullptr ? *found->AsString() : "";
 }
 
+/// The record that took the order up; 0 when none has within the time. kConflict when it was
+/// another one's turn.
+Result<std::uint64_t> AwaitOrder(const Options& options, const std::string& dir,
+                                 const std::string& id) {
+  const Time begin = SystemClock().Now();
+  while (SystemClock().Now() - begin < std::chrono::seconds(options.wait)) {
+    const auto state = AskPeer(dir, {{"verb", json::Value("ordered")}, {"order", json::Value(id)}});
+    if (state && Number(*state, "taken") != 0) return Number(*state, "taken");
+    if (state && state->Find("lost") != nullptr) {
+      return MakeError(Code::kConflict, "another order was taken up in its place",
+                       "loom log shows which; give this one again if it is still wanted");
+    }
+    std::this_thread::sleep_for(100ms);  // it starts anew where a record took it up
+  }
+  return 0;
+}
+
 Status Order(const Options& options) {
   LOOM_ASSIGN(const std::string dir, FindPeerFolder(options.dir));
   LOOM_ASSIGN(const std::string toml, TomlOf(options.set));
@@ -75,14 +92,19 @@ Status Order(const Options& options) {
     return toml.empty() ? std::move(asked).error() : std::move(asked).error().Context(options.set);
   }
   const json::Value& answer = *asked;
+  LOOM_ASSIGN(const std::uint64_t taken, AwaitOrder(options, dir, Text(answer, "id")));
   Output out(options.json);
   out.Event({{"event", json::Value("ordered")},
              {"order", json::Value(Number(answer, "order"))},
-             {"round", json::Value(Number(answer, "round"))}});
-  if (!options.json) {
+             {"round", json::Value(Number(answer, "round"))},
+             {"taken", taken == 0 ? json::Value() : json::Value(taken)}});
+  if (options.json) return {};
+  if (taken != 0) {
+    out.Say("Order {} holds from record {} on.", Number(answer, "order"), taken);
+  } else {
     out.Say(
-        "Order {} is on its way to the members: one of the next records takes it up (loom log "
-        "--dir {} shows it).",
+        "Order {} is on its way: the next record takes it up (loom log --dir {} shows it, loom "
+        "status for whom the run waits).",
         Number(answer, "order"), dir);
   }
   return {};
@@ -181,7 +203,7 @@ Status Continue(const Options& options) {
 
 Status Owner(const Options& options) {
   const std::string path = node::OwnerKeyPath();
-  LOOM_ASSIGN(const crypto::SigningKey key, crypto::SigningKey::Load(path));
+  LOOM_ASSIGN(const crypto::SigningKey key, node::LoadOwnerKey(path));
   if (!options.backup.empty()) {
     LOOM_RETURN_IF_ERROR(key.Save(options.backup));
   }

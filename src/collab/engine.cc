@@ -162,7 +162,9 @@ Result<EncodedWork> Engine::SumUnits(std::span<const WorkOrder> orders, const Bo
       LOOM_ASSIGN(const WorkDone done, local->worker->Gradient(one, weights(), work, loss_scale));
       share.samples += done.samples;
       share.tokens += done.tokens;
+      out.done.targets += done.targets;
       out.done.loss_sum += done.loss_sum;
+      out.done.learning_rate = done.learning_rate;
       const std::vector<Exponent> exponents = ExponentsOf(grid_, work, isa_);
       if (std::ranges::find(exponents, agreed::kNotFinite) != exponents.end()) {
         finite = false;

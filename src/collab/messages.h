@@ -85,7 +85,7 @@ struct Commitment {
   PeerId peer;
   std::vector<WorkShare> shares;  ///< ascending by worker, not empty
   std::uint32_t millis = 0;       ///< of all of them
-  double loss_sum = 0;
+  double loss_sum = 0;            ///< tokens times the mean loss of those that have one, nats
   float grad_norm = 0;
   Hash bounds;                              ///< exact mode: BoundsId of what it was summed under
   std::vector<agreed::Exponent> exponents;  ///< exact mode: of each tensor, over the units

@@ -224,7 +224,9 @@ void Peer::OnPeerSilent(const PeerId& peer, bool silent, Time now, Effects& out)
 }
 
 void Peer::OnMessage(const PeerId& from, Message message, Time now, Effects& out) {
-  if (state_ == PeerState::kFailed || restarting_ || !presence_.connected.contains(from)) return;
+  // Behind a rewind nothing of the history that it leaves may follow on the disk.
+  const bool ends = restarting_ || rewind_token_ != 0;
+  if (state_ == PeerState::kFailed || ends || !presence_.connected.contains(from)) return;
   Measure(from, message, now);
   Dispatch(from, message, now, out);
   AfterMachine(now, out);

@@ -158,6 +158,8 @@ class Peer {
   /// Spreads an order; whoever leads puts it into a record. Errors: it is no owner's, out of its
   /// turn, or returns to a state that this peer cannot rebuild.
   Status TakeOrder(const Order& order, Time now, Effects& out);
+  /// The one that no record has taken up yet.
+  const std::optional<Order>& order() const { return order_; }
   /// Seals this peer and those connected to it, and collects their reports.
   Status BeginReset(const Seal& seal, Time now, Effects& out);
   /// Ends a seal without a reset.
@@ -366,6 +368,7 @@ class Peer {
   std::set<PeerId> leaving_;
   std::set<PeerId> unfit_;      ///< came back behind what was seen of them (R9)
   std::optional<Order> order_;  ///< to be taken up
+  Time order_since_{};
   struct Collect {
     Seal seal;
     std::map<PeerId, SealReport> reports;

@@ -12,6 +12,7 @@
 namespace loom::collab {
 namespace {
 
+constexpr Duration kOrderPatience = 60s;
 constexpr std::string_view kLaterRound =
     "choose a later round, or keep more checkpoints ([local] keep_checkpoints)";
 
@@ -36,6 +37,14 @@ Status Peer::TakeOrder(const Order& order, Time now, Effects& out) {
                      "an order needs a run that goes on: give it before the last round");
   }
   LOOM_RETURN_IF_ERROR(chain_.CheckOrder(order));
+  // One that nobody takes up does not stand in the way for ever.
+  if (order_ && *order_ != order && now - order_since_ < kOrderPatience) {
+    return MakeError(
+        Code::kConflict,
+        fmt::format("order {} is on its way and no record has taken it up yet", order_->number),
+        "give the new one when it is: loom log shows it, loom status for whom the "
+        "run waits");
+  }
   if (order.revert && !CanRebuild(*order.revert)) {
     return MakeError(
         Code::kInvalid,
@@ -45,6 +54,7 @@ Status Peer::TakeOrder(const Order& order, Time now, Effects& out) {
         std::string(kLaterRound));
   }
   if (order.revert) LOOM_RETURN_IF_ERROR(CheckOthersCanRebuild(*order.revert));
+  if (!order_ || *order_ != order) order_since_ = now;
   order_ = order;
   UpdateOrder();
   HelloAll(out);
@@ -290,7 +300,8 @@ Result<ResetDraft> Peer::DraftReset(bool leave_behind) const {
 }
 
 Status Peer::TakeSigned(Record record, Time now, Effects& out) {
-  if (record_token_ != 0) return MakeError(Code::kConflict, "a record is being written");
+  if (record_token_ != 0 || rewind_token_ != 0 || restarting_)
+    return MakeError(Code::kConflict, "a record is being written");
   LOOM_RETURN_IF_ERROR(chain_.CertifiedByOwner(record));
   const Bytes encoded = record.Encode();
   LOOM_RETURN_IF_ERROR(chain_.Append(std::move(record)));

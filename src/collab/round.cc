@@ -237,6 +237,7 @@ double RoundMachine::loss() const {
   double sum = 0;
   std::uint64_t tokens = 0;
   for (const Commitment& c : fix_->set) {
+    if (c.loss_sum == 0) continue;  // none of its tokens has a loss
     sum += c.loss_sum;
     tokens += c.tokens();
   }

@@ -9,6 +9,12 @@ namespace {
 
 constexpr std::string_view kCommitmentDomain = "loom commitment";
 
+/// All tokens times the mean loss of those that one is taken on; 0 when there are none.
+double LossOfTokens(const WorkDone& done) {
+  if (done.targets == done.tokens || done.targets == 0) return done.loss_sum;
+  return done.loss_sum / static_cast<double>(done.targets) * static_cast<double>(done.tokens);
+}
+
 }  // namespace
 
 std::vector<WorkOrder> RoundMachine::DealtTo(const PeerId& host) const {
@@ -84,7 +90,7 @@ void RoundMachine::OnWorkDone(const Task& task, WorkResult result, Time now, Eff
   own.commitment.peer = env_.self;
   own.commitment.shares = std::move(work.shares);
   own.commitment.millis = std::max<std::uint32_t>(1, result.millis);
-  own.commitment.loss_sum = work.done.loss_sum;
+  own.commitment.loss_sum = LossOfTokens(work.done);
   own.commitment.grad_norm = work.done.grad_norm;
   own.commitment.bounds = task.bounds;
   own.commitment.exponents = std::move(work.exponents);

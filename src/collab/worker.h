@@ -35,10 +35,10 @@ struct WorkDone {
   std::uint64_t samples = 0;  ///< the prefix of the order's samples that was used
   std::uint64_t tokens = 0;   ///< targets in them, whether or not a loss is taken on each
   std::uint32_t steps = 0;
-  double loss_sum = 0;      ///< tokens times the mean negative log-likelihood, in nats, of those
-                            ///< with a loss: the plain sum when all have one
-  float grad_norm = 0;      ///< of the last step, before clipping
-  float learning_rate = 0;  ///< of the last step
+  std::uint64_t targets = 0;  ///< those of them that a loss is taken on
+  double loss_sum = 0;        ///< their negative log-likelihoods, in nats
+  float grad_norm = 0;        ///< of the last step, before clipping
+  float learning_rate = 0;    ///< of the last step
 };
 
 /// Owner: the compute thread. One object a logical worker; its inner optimizer state lives in it.

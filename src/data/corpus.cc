@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "base/utf8.h"
@@ -246,7 +247,8 @@ class CorpusReader {
       const std::string where =
           line == 0 ? fmt::format("'{}'", path) : fmt::format("'{}' line {}", path, line);
       return MakeError(Code::kInvalid, fmt::format("{}: {}", where, reason),
-                       "`loom data check` lists all bad lines; data.skip_bad = true leaves them "
+                       "`loom data check` lists all bad lines; data.skip_bad = true (loom init "
+                       "--skip-bad) leaves them "
                        "out");
     }
     if (stats.bad_lines.size() < kMaxBadLines) {
@@ -291,13 +293,17 @@ std::string_view FaultName(Fault fault) {
 }
 
 std::string CorpusStats::BadLinesText() const {
+  constexpr std::size_t kAlike = 3;  // lines with one reason
   std::string out;
+  std::map<std::string_view, std::size_t> alike;
+  std::size_t shown = 0;
   for (const BadLine& bad : bad_lines) {
+    if (++alike[bad.reason] > kAlike) continue;
+    ++shown;
     out += bad.line == 0 ? fmt::format("  {}: {}\n", bad.file, bad.reason)
                          : fmt::format("  {}:{}: {}\n", bad.file, bad.line, bad.reason);
   }
-  if (bad_count > bad_lines.size())
-    out += fmt::format("  and {} more\n", bad_count - bad_lines.size());
+  if (bad_count > shown) out += fmt::format("  and {} more\n", bad_count - shown);
   return out;
 }
 

@@ -93,7 +93,8 @@ Status ReadMessages(const json::Value& messages, const LineRules& rules, MarkedT
   if (!rules.chat) {
     return MakeError(Code::kInvalid,
                      "messages need a chat template, and the tokenizer has the special tokens of "
-                     "none; set data.chat to \"chatml\", \"llama3\" or \"smollm\"");
+                     "none; set data.chat (loom init --chat) to \"chatml\", \"llama3\" or "
+                     "\"smollm\"");
   }
   if (!rules.loss_on_all &&
       std::ranges::none_of(turns, [](const Turn& turn) { return turn.role == "assistant"; })) {

@@ -13,7 +13,7 @@ namespace {
 
 using Verb = ControlRequest::Verb;
 
-constexpr std::array<std::pair<std::string_view, Verb>, 10> kVerbs = {
+constexpr std::array<std::pair<std::string_view, Verb>, 11> kVerbs = {
     {{"status", Verb::kStatus},
      {"invite", Verb::kInvite},
      {"pause", Verb::kPause},
@@ -21,6 +21,7 @@ constexpr std::array<std::pair<std::string_view, Verb>, 10> kVerbs = {
      {"leave", Verb::kLeave},
      {"finish", Verb::kFinish},
      {"order", Verb::kOrder},
+     {"ordered", Verb::kOrdered},
      {"reset", Verb::kReset},
      {"delegate", Verb::kDelegate},
      {"checkup", Verb::kCheckup}}};
@@ -55,6 +56,7 @@ Result<ControlRequest> ParseControlRequest(std::string_view line) {
       std::min<std::uint64_t>(NumberIn(*parsed, "seconds", 7 * 24 * 3600), INT64_MAX / 2));
   request.uses = static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>(NumberIn(*parsed, "uses", 16), 1, kMostUses));
+  request.order = TextIn(*parsed, "order");
   request.toml = TextIn(*parsed, "toml");
   if (const json::Value* revert = parsed->Find("revert");
       revert != nullptr && !std::holds_alternative<std::nullptr_t>(revert->data)) {

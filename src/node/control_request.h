@@ -21,6 +21,7 @@ struct ControlRequest {
     kLeave,
     kFinish,
     kOrder,
+    kOrdered,
     kReset,
     kDelegate,
     kCheckup
@@ -28,6 +29,7 @@ struct ControlRequest {
   Verb verb = Verb::kStatus;
   std::int64_t seconds = 7 * 24 * 3600;  ///< kInvite: how long it is good for, 0 .. INT64_MAX / 2
   std::uint32_t uses = 16;               ///< kInvite: 1 .. 100,000
+  std::string order;                     ///< kOrdered: the id that kOrder was answered with
   std::string toml;                      ///< kOrder: settings to change; may be empty
   std::optional<Round> revert;           ///< kOrder: back to the state after this round
   std::string peer;                      ///< kDelegate: how a member's id begins

@@ -121,6 +121,8 @@ class Node final : public net::TransportEvents {
   Result<crypto::SigningKey> OwnerKey(const std::string& named) const;
   Result<json::Object> TakeOrder(const ControlRequest& request);
   Result<json::Object> Reset(const ControlRequest& request);
+  /// What became of an order.
+  json::Object OrderedJson(const std::string& id) const;
   json::Object ResetJson() const;
 
   // node_invite.cc: who may come in

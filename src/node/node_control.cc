@@ -51,6 +51,9 @@ void Node::OnControl(const std::string& line, const net::ControlServer::Reply& r
     case Verb::kOrder:
       answer(TakeOrder(*request));
       return;
+    case Verb::kOrdered:
+      answer(OrderedJson(request->order));
+      return;
     case Verb::kReset:
       answer(Reset(*request));
       return;

@@ -2,14 +2,22 @@
 // steps of a reset. The owner's key is read for each of them and never kept.
 #include <algorithm>
 
+#include "crypto/hash.h"
 #include "node/node.h"
 #include "node/owner_key.h"
 
 namespace loom::node {
+namespace {
+
+std::string IdOf(const collab::Order& order, const RunId& run) {
+  return crypto::Sha256(order.Text(run)).Hex();
+}
+
+}  // namespace
 
 Result<crypto::SigningKey> Node::OwnerKey(const std::string& named) const {
   const std::string path = named.empty() ? OwnerKeyPath() : named;
-  LOOM_ASSIGN(crypto::SigningKey owner, crypto::SigningKey::Load(path));
+  LOOM_ASSIGN(crypto::SigningKey owner, LoadOwnerKey(path));
   const auto& owners = run_->content.owners;
   if (std::find(owners.begin(), owners.end(), owner.public_key()) == owners.end()) {
     return MakeError(Code::kRefused, fmt::format("the key in {} does not own this run", path),
@@ -53,8 +61,21 @@ Result<json::Object> Node::TakeOrder(const ControlRequest& request) {
   });
   LOOM_RETURN_IF_ERROR(taken);
   return json::Object{{"ok", json::Value(true)},
+                      {"id", json::Value(IdOf(order, run_->id))},
                       {"order", json::Value(order.number)},
                       {"round", json::Value(peer_->chain().rounds())}};
+}
+
+json::Object Node::OrderedJson(const std::string& id) const {
+  constexpr Round kLookBack = 200;
+  const collab::Chain& chain = peer_->chain();
+  for (Round r = chain.rounds(); r > 0 && r + kLookBack > chain.rounds(); --r) {
+    const auto& order = chain.At(r).body.order;
+    if (!order || IdOf(*order, run_->id) != id) continue;
+    return {{"ok", json::Value(true)}, {"taken", json::Value(r)}};
+  }
+  const bool waits = peer_->order() && IdOf(*peer_->order(), run_->id) == id;
+  return {{"ok", json::Value(true)}, {waits ? "waits" : "lost", json::Value(true)}};
 }
 
 json::Object Node::ResetJson() const {

@@ -1,5 +1,7 @@
 #include "node/owner_key.h"
 
+#include <fmt/core.h>
+
 #include <cstdlib>
 #include <filesystem>
 
@@ -15,14 +17,22 @@ std::string OwnerKeyPath() {
   return std::string(home != nullptr && *home != '\0' ? home : ".") + "/.config/loom/owner.pem";
 }
 
+Result<crypto::SigningKey> LoadOwnerKey(const std::string& path) {
+  auto key = crypto::SigningKey::Load(path);
+  if (key || key.error().code != Code::kNotFound) return key;
+  return MakeError(Code::kNotFound, fmt::format("no owner key: {} is not there", path),
+                   "loom host and loom train make one for who begins a run: do this on that "
+                   "machine, or set LOOM_OWNER_KEY to a copy of its key");
+}
+
 Result<crypto::SigningKey> LoadOrMakeKey(const std::string& path, bool* made) {
   *made = false;
   auto loaded = crypto::SigningKey::Load(path);
   if (loaded || loaded.error().code != Code::kNotFound) return loaded;
   std::error_code error;
   const auto folder = std::filesystem::path(path).parent_path();
-  std::filesystem::create_directories(folder, error);
-  std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
+  if (std::filesystem::create_directories(folder, error))  // what was there is not ours to close
+    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
   const crypto::SigningKey key = crypto::SigningKey::Generate();
   if (const Status saved = key.Save(path); !saved) {
     // Another process of the same user may have made it at the same moment.

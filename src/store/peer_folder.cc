@@ -1,6 +1,7 @@
 #include "store/peer_folder.h"
 
 #include <charconv>
+#include <set>
 
 #include "crypto/hash.h"
 #include "wire/bytes_io.h"
@@ -226,8 +227,11 @@ Status PeerFolder::Rewind(Round keep, std::span<const Bytes> records) {
   const std::string name = "orphaned.log";
   LOOM_ASSIGN(AppendLog orphans,
               AppendLog::Open(*fs_, JoinPath(path_, name), LogId(genesis_, name)));
+  // A rewind that was interrupted has written some of them already.
+  LOOM_ASSIGN(const std::vector<Bytes> there, orphans.ReadAll());
+  const std::set<Bytes> known(there.begin(), there.end());
   for (std::size_t i = keep; i < entries.size(); ++i) {
-    LOOM_RETURN_IF_ERROR(orphans.Append(entries[i]));
+    if (!known.contains(entries[i])) LOOM_RETURN_IF_ERROR(orphans.Append(entries[i]));
   }
   LOOM_RETURN_IF_ERROR(orphans.Sync());
   for (const Round round : checkpoints_.List()) {

@@ -46,13 +46,11 @@ double LossFraction(const data::TokenStream& train, std::span<const data::MixPar
   return fraction;
 }
 
-/// What a record says of samples, of which only some tokens may have a loss: all their tokens, so
-/// that schedules, rates and weights follow the work, and the mean loss times these.
+/// All tokens of samples count as work, so that schedules, rates and weights follow it.
 void Count(const model::LossSum& loss, std::uint64_t tokens, collab::WorkDone& done) {
   done.tokens += tokens;
-  done.loss_sum += loss.tokens == tokens || loss.tokens == 0
-                       ? loss.nll
-                       : loss.nll / static_cast<double>(loss.tokens) * static_cast<double>(tokens);
+  done.targets += loss.tokens;
+  done.loss_sum += loss.nll;
 }
 
 }  // namespace
