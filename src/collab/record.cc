@@ -337,6 +337,13 @@ Bytes Genesis::Encode() const {
   out.Id(probe);
   out.Int(static_cast<std::uint64_t>(created));
   out.Text(name);
+  if (!start.empty()) {
+    out.Count(start.size());
+    for (const NamedObject& file : start) {
+      out.Text(file.name);
+      PutRef(out, file.ref);
+    }
+  }
   return std::move(out).Take();
 }
 
@@ -354,6 +361,14 @@ Result<Genesis> Genesis::Decode(ByteView bytes) {
   genesis.probe = in.GetId<HashTag>();
   genesis.created = static_cast<std::int64_t>(in.Int<std::uint64_t>());
   genesis.name = in.Text(64);
+  if (in.ok() && in.left() > 0) {
+    genesis.start.resize(in.Count(kMaxStartFiles, 44));
+    if (genesis.start.empty()) in.Fail("start");  // is then not written
+    for (NamedObject& file : genesis.start) {
+      file.name = in.Text(kMaxStartName);
+      file.ref = GetRef(in);
+    }
+  }
   LOOM_RETURN_IF_ERROR(in.Finish("genesis"));
   return genesis;
 }

@@ -26,6 +26,8 @@ inline constexpr std::size_t kMaxTensors = 1U << 16;
 inline constexpr std::size_t kMaxRanges = 4096;
 inline constexpr std::size_t kMaxParts = 1U << 16;  ///< signatures of owners in one certificate
 inline constexpr std::size_t kMaxBodyBytes = 64U << 20;
+inline constexpr std::size_t kMaxStartFiles = 16;
+inline constexpr std::size_t kMaxStartName = 64;  ///< bytes
 
 enum class Kind : std::uint8_t {
   kGenesis,
@@ -174,6 +176,11 @@ struct ObjectRef {
   std::uint64_t size = 0;
   bool operator==(const ObjectRef&) const = default;
 };
+struct NamedObject {
+  std::string name;
+  ObjectRef ref;
+  bool operator==(const NamedObject&) const = default;
+};
 struct Genesis {
   Bytes spec;  ///< canonical bytes of the agreed settings
   Hash nonce;
@@ -185,6 +192,9 @@ struct Genesis {
   Hash probe;                ///< exact mode: train::ProbeKernels of the founder (R27); else zero
   std::int64_t created = 0;  ///< Unix seconds, for people
   std::string name;          ///< for people, at most 64 bytes
+  /// The model folder that holds the first weights; empty: they are drawn by the settings' seed.
+  /// Encoded only where there is one, so that runs from before it keep their id.
+  std::vector<NamedObject> start;
 
   Bytes Encode() const;
   static Result<Genesis> Decode(ByteView bytes);
