@@ -56,6 +56,13 @@ constexpr NamedPreset kPresets[] = {
 
 }  // namespace
 
+ModelConfig ForContext(const ModelConfig& config, std::uint32_t context) {
+  ModelConfig out = config;
+  out.context = context;
+  out.positions = context < NumPositions(config) ? NumPositions(config) : 0;
+  return out;
+}
+
 Status Validate(const ModelConfig& config) {
   LOOM_RETURN_IF_ERROR(InRange("vocab", config.vocab, 2, kMaxVocab));
   LOOM_RETURN_IF_ERROR(InRange("layers", config.layers, 1, kMaxLayers));

@@ -64,6 +64,9 @@ inline std::uint32_t NumPositions(const ModelConfig& config) {
   return config.positions != 0 ? config.positions : config.context;
 }
 
+/// The same model for samples of `context` tokens, at most NumPositions; it keeps its positions.
+ModelConfig ForContext(const ModelConfig& config, std::uint32_t context);
+
 /// Checks every field against the stated limits; the error names field, value and limit.
 Status Validate(const ModelConfig& config);
 

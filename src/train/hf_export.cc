@@ -190,6 +190,16 @@ Status CheckHfText(std::string_view name, std::string_view text) {
                    std::string(kHint));
 }
 
+std::optional<std::uint64_t> MostBytesOfExported(std::string_view name,
+                                                 const model::ModelConfig& config) {
+  if (name == kHfConfig) return kMaxHfJsonBytes;
+  if (name == kHfWeights)
+    return sizeof(float) * model::ParameterCount(config) + tensor::kMaxSafetensorsHeader;
+  const auto text = std::ranges::find(kHfTextFiles, name, &HfTextFile::name);
+  if (text == kHfTextFiles.end()) return std::nullopt;
+  return text->max_bytes;
+}
+
 tensor::DType MostCommonType(std::span<const tensor::TensorView> tensors) {
   std::map<tensor::DType, std::uint64_t> counts;
   for (const tensor::TensorView& view : tensors) counts[view.dtype] += view.Numel();

@@ -60,10 +60,6 @@ class HfFolder {
   std::unique_ptr<HfWeights> files_;
 };
 
-/// Fills a flat buffer of the grid from one safetensors file with exactly its tensors.
-Status ReadWeightsFile(const std::string& path, const agreed::TileGrid& grid,
-                       std::span<float> weights);
-
 /// A model in memory.
 struct HfModel {
   model::ModelConfig config;
@@ -91,6 +87,10 @@ Status ExportHfFolder(const std::string& folder, const HfExport& content);
 Status ExportHfFolder(const std::string& folder, const model::ModelConfig& config,
                       const agreed::TileGrid& grid, std::span<const float> weights,
                       const data::Tokenizer& tokenizer);
+/// The most bytes that a file of an exported folder with one weights file can have; none: it has no
+/// file of that name.
+std::optional<std::uint64_t> MostBytesOfExported(std::string_view name,
+                                                 const model::ModelConfig& config);
 /// The format of most numbers. tensors must not be empty.
 tensor::DType MostCommonType(std::span<const tensor::TensorView> tensors);
 /// Views of the tensors of a flat buffer, in the order of the grid.

@@ -1,4 +1,4 @@
-// The files of a model folder that Loom carries along as they are.
+// The files of a model folder by name, and those that Loom carries along as they are.
 #pragma once
 
 #include <array>
@@ -10,6 +10,8 @@
 namespace loom::train {
 
 inline constexpr std::string_view kHfConfig = "config.json";
+inline constexpr std::string_view kHfWeights = "model.safetensors";
+inline constexpr std::string_view kHfIndex = "model.safetensors.index.json";
 inline constexpr std::string_view kHfTokenizer = "tokenizer.json";
 inline constexpr std::string_view kHfTokenizerConfig = "tokenizer_config.json";
 inline constexpr std::string_view kHfGeneration = "generation_config.json";

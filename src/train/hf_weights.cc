@@ -16,6 +16,7 @@
 #include "model/family.h"
 #include "tensor/floats.h"
 #include "train/hf_folder.h"
+#include "train/hf_texts.h"
 
 namespace loom::train {
 
@@ -236,33 +237,6 @@ Status HfFolder::CheckValues() const {
       }
     }
   }
-  return {};
-}
-
-Status ReadWeightsFile(const std::string& path, const agreed::TileGrid& grid,
-                       std::span<float> weights) {
-  LOOM_ASSIGN(const auto file, tensor::SafetensorsFile::Open(path));
-  const auto read = [&]() -> Status {
-    if (file.content().tensors.size() != grid.tensors().size()) {
-      return MakeError(Code::kInvalid,
-                       fmt::format("{} tensors for a model of {}", file.content().tensors.size(),
-                                   grid.tensors().size()));
-    }
-    std::vector<tensor::TensorView> tensors;
-    for (std::size_t t = 0; t < grid.tensors().size(); ++t) {
-      const agreed::TensorShape& shape = grid.tensors()[t];
-      const tensor::TensorView& found = file.content().tensors[t];
-      if (found.name != shape.name) {
-        return MakeError(Code::kInvalid,
-                         fmt::format("tensor '{}' where '{}' belongs", found.name, shape.name));
-      }
-      LOOM_ASSIGN(tensor::TensorView view, MatchShape(shape, found));
-      tensors.push_back(std::move(view));
-    }
-    return ReadTensors(grid, tensors, weights);
-  };
-  Status done = read();
-  if (!done) return std::move(done).error().Context(fmt::format("'{}'", path));
   return {};
 }
 

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "agreed/tile_grid.h"
@@ -15,9 +14,6 @@
 #include "tensor/safetensors.h"
 
 namespace loom::train {
-
-inline constexpr std::string_view kHfWeights = "model.safetensors";
-inline constexpr std::string_view kHfIndex = "model.safetensors.index.json";
 
 /// The files; views of their tensors die with it.
 class HfWeights {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,6 +60,7 @@ struct RunSpec {
 /// run.toml as a whole.
 struct RunFile {
   std::string model_preset = "nano";
+  std::string model_from;  ///< folder of the model that the run starts from; empty = drawn weights
   std::string sync_preset = "loom-short";
   RunSpec spec;
   LocalConfig local;
@@ -81,12 +83,24 @@ void SetOptimizer(agreed::InnerKind kind, agreed::InnerConfig& inner);
 Status ApplySyncPreset(std::string_view name, RunFile& run);
 std::vector<std::string> SyncPresetNames();
 
+/// What a run.toml takes from the model folder that it names.
+struct StartModel {
+  model::ModelConfig config;  ///< context is the longest one; positions 0
+  std::string tokenizer;      ///< path of its tokenizer.json
+};
+/// Finds it; [local] of the same run.toml says where the run's own copy may be.
+using OpenStart =
+    std::function<Result<StartModel>(const std::string& from, const LocalConfig& local)>;
+
 /// Parses run.toml; file_name only names it in errors. Relative data paths and local.dir are left
-/// as they are. The vocabulary may still be 0 (the tokenizer decides).
-Result<RunFile> ParseRun(std::string_view toml, std::string_view file_name);
+/// as they are. The vocabulary may still be 0 (the tokenizer decides). Of a run that starts from a
+/// model, `open` gives what its folder says (start_model.h); without it such a run is refused.
+Result<RunFile> ParseRun(std::string_view toml, std::string_view file_name,
+                         const OpenStart& open = {});
 /// The same of a file. Relative paths of the corpus and of a tokenizer.json are meant from the
-/// folder that holds the file, and come back as seen from the current one.
-Result<RunFile> LoadRun(const std::string& path);
+/// folder that holds the file, and come back as seen from the current one; model.from comes back
+/// absolute. `open` is OpenStartModel unless given.
+Result<RunFile> LoadRun(const std::string& path, const OpenStart& open = {});
 
 /// Checks what no single key can: sizes that must fit each other. Fills what follows from others:
 /// sync.context, and schedule.total_tokens from the rounds when it is 0.

@@ -33,6 +33,9 @@ const std::vector<Key>& Table() {
   static const std::vector<Key> kKeys = {
       {"model", "preset", SLOT(model_preset), false,
        "Sizes to start from; the keys below change them"},
+      {"model", "from", SLOT(model_from), false,
+       "Folder of a model in Hugging Face's format to start from: weights, tokenizer and sizes are "
+       "its own, only context can be chosen, and smaller (docs/models.md). \"\" = new weights"},
       {"model", "layers", SLOT(spec.model.layers), true, "Transformer blocks", 1, 512},
       {"model", "width", SLOT(spec.model.width), true, "Size of the residual stream", 8, 65536},
       {"model", "heads", SLOT(spec.model.heads), true, "Query heads", 1, 1024},

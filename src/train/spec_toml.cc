@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "base/file.h"
@@ -13,6 +14,7 @@
 #include "model/family.h"
 #include "train/spec.h"
 #include "train/spec_keys.h"
+#include "train/start_model.h"
 
 namespace loom::train {
 namespace {
@@ -21,7 +23,8 @@ constexpr std::size_t kMaxPaths = 4096;
 
 class RunParser {
  public:
-  explicit RunParser(std::string_view file) : file_(file) {}
+  explicit RunParser(std::string_view file, const OpenStart& open = {})
+      : file_(file), open_(open) {}
 
   /// Other values for a run that has begun.
   Result<RunSpec> Amend(const TomlTable& document, const RunSpec& before) {
@@ -47,12 +50,17 @@ class RunParser {
   Result<RunFile> Parse(const TomlTable& document) {
     LOOM_RETURN_IF_ERROR(CheckNames(document));
     run_ = DefaultRun();
-    LOOM_RETURN_IF_ERROR(ApplyPreset(document, "model", ApplyModelPreset));
+    LOOM_RETURN_IF_ERROR(ApplyStart(document));
+    if (!start_) LOOM_RETURN_IF_ERROR(ApplyPreset(document, "model", ApplyModelPreset));
     // Warm-up of a preset is given in steps, so the size of a step has to be known before it.
     LOOM_RETURN_IF_ERROR(ApplyKeys(document, true));
     LOOM_RETURN_IF_ERROR(ApplyPreset(document, "sync", ApplySyncPreset));
     LOOM_RETURN_IF_ERROR(ApplyKeys(document, false));
-    DeriveModelSizes();
+    if (start_) {
+      LOOM_RETURN_IF_ERROR(TakeStart(document));
+    } else {
+      DeriveModelSizes();
+    }
     DeriveSync();
     DeriveMomentum();
     LOOM_RETURN_IF_ERROR(CheckOptimizerKeys(document));
@@ -138,11 +146,82 @@ class RunParser {
     return apply(table == "model" ? run_.model_preset : run_.sync_preset, run_);
   }
 
+  /// The model that the run starts from, where [model] names one.
+  Status ApplyStart(const TomlTable& document) {
+    const TomlValue* from = Given(document, "model", "from");
+    if (from == nullptr) return {};
+    LOOM_RETURN_IF_ERROR(ApplyKey(*Find("model", "from"), *from));
+    if (run_.model_from.empty()) return {};
+    if (const TomlValue* preset = Given(document, "model", "preset")) {
+      return At(preset->line, Code::kInvalid,
+                "model.preset stands beside model.from, whose model has sizes of its own",
+                "leave one of them out");
+    }
+    if (!open_) {
+      return At(from->line, Code::kInvalid, "model.from cannot be read here",
+                "it belongs into the run.toml of a new run");
+    }
+    if (const TomlValue* dir = Given(document, "local", "dir"))
+      LOOM_RETURN_IF_ERROR(ApplyKey(*Find("local", "dir"), *dir));
+    auto opened = open_(run_.model_from, run_.local);
+    if (!opened) {
+      return std::move(opened).error().Context(fmt::format("{}:{}: model.from", file_, from->line));
+    }
+    start_ = *std::move(opened);
+    run_.spec.model = start_->config;
+    for (const Key& key : Keys()) {
+      if (key.table != "model") continue;
+      if (Status checked = CheckValue(key, run_); !checked) {
+        return std::move(checked).error().Context(
+            fmt::format("{}:{}: the model of '{}'", file_, from->line, run_.model_from));
+      }
+    }
+    return {};
+  }
+
+  /// After the keys: none of them may say something else than the model, but for the context.
+  Status TakeStart(const TomlTable& document) {
+    const model::ModelConfig& own = start_->config;
+    RunFile of_model;
+    of_model.spec.model = own;
+    of_model.spec.model.positions = own.context;
+    model::ModelConfig& asked = run_.spec.model;
+    if (asked.positions == 0) asked.positions = own.context;
+    if (asked.vocab == 0) asked.vocab = own.vocab;
+    for (const Key& key : Keys()) {
+      const TomlValue* given = Given(document, "model", key.name);
+      if (key.table != "model" || given == nullptr || key.name == "from") continue;
+      const bool fits = key.name == "context"
+                            ? asked.context <= own.context
+                            : FormatValue(key, run_) == FormatValue(key, of_model);
+      if (fits) continue;
+      return At(given->line, Code::kInvalid,
+                fmt::format("model.{} = {}, the model of model.from has {}", key.name,
+                            FormatValue(key, run_), FormatValue(key, of_model)),
+                key.name == "context" ? "choose one that is not larger"
+                                      : "leave it out: it follows from model.from");
+    }
+    asked = model::ForContext(own, asked.context);
+    if (!set_.contains("data.tokenizer")) run_.spec.data.tokenizer = start_->tokenizer;
+    return {};
+  }
+
+  static const TomlValue* Given(const TomlTable& document, std::string_view table,
+                                std::string_view name) {
+    for (const auto& [known, value] : document) {
+      if (known != table) continue;
+      for (const auto& [key, entry] : *value.AsTable()) {
+        if (key == name) return &entry;
+      }
+    }
+    return nullptr;
+  }
+
   /// Every key but the presets; or only those that size a step.
   Status ApplyKeys(const TomlTable& document, bool sizes_only) {
     for (const auto& [table, value] : document) {
       for (const auto& [name, entry] : *value.AsTable()) {
-        if (name == "preset") continue;
+        if (name == "preset" || name == "from") continue;
         const bool size = name == "context" || name == "batch" || name == "workers";
         if (sizes_only && !size) continue;
         LOOM_RETURN_IF_ERROR(ApplyKey(*Find(table, name), entry));
@@ -345,6 +424,8 @@ class RunParser {
   }
 
   std::string file_;
+  OpenStart open_;
+  std::optional<StartModel> start_;
   RunFile run_;
   std::set<std::string> set_;
 };
@@ -363,9 +444,9 @@ std::string Comment(const Key& key) {
 
 }  // namespace
 
-Result<RunFile> ParseRun(std::string_view toml, std::string_view file_name) {
+Result<RunFile> ParseRun(std::string_view toml, std::string_view file_name, const OpenStart& open) {
   LOOM_ASSIGN(const TomlTable document, ParseToml(toml, file_name));
-  return RunParser(file_name).Parse(document);
+  return RunParser(file_name, open).Parse(document);
 }
 
 Result<RunSpec> Amend(const RunSpec& before, std::string_view toml) {
@@ -373,10 +454,17 @@ Result<RunSpec> Amend(const RunSpec& before, std::string_view toml) {
   return RunParser("the change").Amend(document, before);
 }
 
-Result<RunFile> LoadRun(const std::string& path) {
+Result<RunFile> LoadRun(const std::string& path, const OpenStart& open) {
   LOOM_ASSIGN(const std::string text, ReadFile(path, kMaxTomlBytes));
-  LOOM_ASSIGN(RunFile run, ParseRun(text, path));
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const auto absolute = [&](const std::string& given) {
+    return std::filesystem::absolute(folder / given).lexically_normal().string();
+  };
+  const auto open_there = [&](const std::string& from, const LocalConfig& local) {
+    return open ? open(absolute(from), local) : OpenStartModel(absolute(from), local);
+  };
+  LOOM_ASSIGN(RunFile run, ParseRun(text, path, open_there));
+  if (!run.model_from.empty()) run.model_from = absolute(run.model_from);
   const auto resolve = [&](std::string& given) {
     if (std::filesystem::path(given).is_relative()) given = (folder / given).string();
   };
@@ -391,6 +479,9 @@ std::string WriteRun(const RunFile& run) {
   const bool presets =
       ApplyModelPreset(run.model_preset, base) && ApplySyncPreset(run.sync_preset, base);
   LOOM_CHECK(presets, "presets {} and {}", run.model_preset, run.sync_preset);
+  const bool started = !run.model_from.empty();
+  if (started)
+    base.spec.model = model::ForContext(run.spec.model, model::NumPositions(run.spec.model));
   std::string out =
       "# A run of loom. Lines that start with # show a key at its default. The tables [model], "
       "[data],\n"
@@ -403,8 +494,10 @@ std::string WriteRun(const RunFile& run) {
       out += fmt::format("\n# {}\n[{}]\n", TableText(table), table);
     }
     const std::string value = FormatValue(key, run);
-    const bool active = key.name == "preset" || key.name == "paths" ||
-                        (value != FormatValue(key, base) && key.Belongs(run.spec.optim.inner.kind));
+    const bool fixed = key.name == "preset" ? !(started && table == "model") : key.name == "paths";
+    const bool implied = started && key.name == "positions";
+    const bool active = fixed || (!implied && value != FormatValue(key, base) &&
+                                  key.Belongs(run.spec.optim.inner.kind));
     out += fmt::format("# {}\n{}{} = {}\n", Comment(key), active ? "" : "# ", key.name, value);
   }
   return out;
