@@ -30,7 +30,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   fuzz::Expect(node::DataFilesOf(run.value().content).size() ==
-                   1 + content.value().train_shards.size() + content.value().val_shards.size(),
+                   1 + content.value().train_shards.size() + content.value().val_shards.size() +
+                       content.value().start.size(),
                "every file has a name");
   fuzz::Expect(train::CanonicalSpec(run.value().spec) == AsText(content.value().spec),
                "the settings are those of the record");
@@ -47,4 +48,11 @@ void loom::fuzz::MakeSeeds(Seeds& seeds) {
   bare.name.clear();
   bare.owners.resize(1);
   seeds.Add("bare", bare.Encode());
+  collab::Genesis started = SampleGenesis();
+  started.start = {{"config.json", {SampleHash(6), 700}},
+                   {"generation_config.json", {SampleHash(7), 60}},
+                   {"model.safetensors", {SampleHash(8), 2'500'000}}};
+  seeds.Add("started", started.Encode());
+  started.start.front().name = "../keys/peer";
+  seeds.AddRefused("start-elsewhere", started.Encode());
 }

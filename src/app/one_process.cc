@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "train/evaluate.h"
 #include "train/reference.h"
+#include "train/start_model.h"
 
 namespace loom::app {
 namespace {
@@ -61,8 +62,13 @@ Result<OneProcessResult> TrainOneProcess(const OneProcessOptions& options,
   OneProcessResult result;
   result.grid = engine->grid();
   LOOM_ASSIGN(result.weights, agreed::FlatBuffer::Allocate(result.grid.flat_size()));
-  model::InitWeights(options.spec.model, result.grid, options.spec.sync.seed,
-                     result.weights.span());
+  if (options.from.empty()) {
+    model::InitWeights(options.spec.model, result.grid, options.spec.sync.seed,
+                       result.weights.span());
+  } else {
+    LOOM_RETURN_IF_ERROR(
+        train::ReadStartWeights(options.from, options.spec.model, result.weights.span()));
+  }
   LOOM_ASSIGN(auto trainer, train::ReferenceTrainer::Make(engine, result.weights.span()));
   LOOM_ASSIGN(const FileHandle metrics, OpenMetrics(options.metrics_path));
 

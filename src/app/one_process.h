@@ -23,6 +23,7 @@ struct OneProcessOptions {
   /// batches in the order of the sampler. Its size then replaces `rounds`.
   std::vector<std::vector<std::vector<collab::Range>>> samples;
   std::vector<data::MixPart> mix = {};  ///< data::Dataset::mix
+  std::string from = {};                ///< model folder to start from; empty = drawn weights
   std::string metrics_path;             ///< JSONL, one line a round, flushed; empty = none
 };
 
@@ -36,9 +37,9 @@ struct OneProcessResult {
   bool interrupted = false;
 };
 
-/// Trains from the first weights of the spec. Prints one progress line a round. Stops after the
-/// current step once `cut` is true, with the weights so far. Thread: the one that configured
-/// compute.
+/// Trains from the first weights of the spec, or of the model. Prints one progress line a round.
+/// Stops after the current step once `cut` is true, with the weights so far. Thread: the one that
+/// configured compute.
 Result<OneProcessResult> TrainOneProcess(const OneProcessOptions& options,
                                          const data::TokenStream& train,
                                          const std::atomic<bool>& cut, Output& out);

@@ -19,6 +19,7 @@
 #include "data/dataset.h"
 #include "model/config.h"
 #include "node/restore.h"
+#include "node/run_start.h"
 #include "store/append_log.h"
 #include "store/peer_folder.h"
 
@@ -120,8 +121,7 @@ Result<Round> LoadNewest(const std::string& dir, const FolderRecords& folder,
     newest = round - 1;
   }
   engine.state().Clear();
-  const train::RunSpec& spec = folder.run.spec;
-  model::InitWeights(spec.model, engine.grid(), spec.sync.seed, engine.weights());
+  LOOM_RETURN_IF_ERROR(node::ReadFirstWeights(folder.run, dir, engine.grid(), engine.weights()));
   if (const Hash root = engine.Root(); root != folder.run.genesis.body.root) {
     return MakeError(Code::kCorrupt,
                      fmt::format("{}: the first weights have root {}, the genesis record says {}",
@@ -258,6 +258,7 @@ Result<FolderModel> ReadFolderModel(const std::string& dir) {
     LOOM_ASSIGN(folder, ReadFolderRecords(dir));
   }
   LOOM_ASSIGN(out.model.tokenizer, ReadTokenizer(dir, folder.run));
+  LOOM_ASSIGN(out.model.texts, node::ReadStartTexts(folder.run, dir));
   out.model.texts.files.emplace("tokenizer.json", out.model.tokenizer->ToJson());
   out.model.config = spec.model;
   out.model.grid = engine.grid();
@@ -280,6 +281,15 @@ Result<data::TokenStream> ReadFolderSplit(const std::string& dir, const std::str
   }
   LOOM_ASSIGN(data::Dataset dataset, data::OpenDataset(data));
   return split == "val" ? std::move(dataset.val) : std::move(dataset.train);
+}
+
+Result<train::StartModel> StartOfFolder(const std::string& dir) {
+  LOOM_ASSIGN(const FolderRecords folder, ReadFolderRecords(dir));
+  if (folder.run.content.start.empty())
+    return MakeError(Code::kNotFound, fmt::format("{}: its run started from drawn weights", dir));
+  const model::ModelConfig& config = folder.run.spec.model;
+  return train::StartModel{model::ForContext(config, model::NumPositions(config)),
+                           InFolder(InFolder(dir, node::kDataFolder), "tokenizer.json")};
 }
 
 // The pid is looked at first: a try of the lock itself, however short, could be in the way of a

@@ -48,6 +48,10 @@ Result<FolderModel> ReadFolderModel(const std::string& dir);
 /// "val".
 Result<data::TokenStream> ReadFolderSplit(const std::string& dir, const std::string& split);
 
+/// The model that the run of a peer's folder has started from, out of the folder itself; kNotFound
+/// without such a run.
+Result<train::StartModel> StartOfFolder(const std::string& dir);
+
 /// The process that holds the folder, when there is one.
 std::optional<std::int64_t> FolderHolder(const std::string& dir);
 

@@ -6,19 +6,41 @@
 
 #include "app/folders.h"
 #include "app/interrupt.h"
+#include "app/peer_folder_source.h"
+#include "train/start_model.h"
 
 namespace loom::app {
 
-Status CheckSameRun(train::RunSpec asked, const node::Node& node, const std::string& dir) {
-  asked.model.vocab = node.run().spec.model.vocab;
-  asked.data.paths = node.run().spec.data.paths;
-  LOOM_RETURN_IF_ERROR(train::ResolveSpec(asked));
+Result<train::RunFile> LoadRunOf(const std::string& run_toml, const std::string& dir) {
+  const auto open = [&](const std::string& from, const train::LocalConfig& local) {
+    auto model = train::OpenStartModel(from);
+    if (model || model.error().code != Code::kNotFound) return model;
+    auto own = StartOfFolder(dir.empty() ? local.dir : dir);
+    return own ? std::move(own) : std::move(model);
+  };
+  return train::LoadRun(run_toml, open);
+}
+
+Status CheckSameRun(const train::RunFile& asked, const node::Node& node, const std::string& dir) {
+  const node::Run& run = node.run();
+  const std::string hint = "give another --dir, or the run.toml that the folder began with";
+  if (asked.model_from.empty() != run.content.start.empty()) {
+    return MakeError(Code::kConflict,
+                     fmt::format("{} holds a run that started from {}", dir,
+                                 run.content.start.empty() ? "drawn weights, not from model.from"
+                                                           : "a model, and model.from names none"),
+                     hint);
+  }
+  train::RunSpec spec = asked.spec;
+  spec.model.vocab = run.spec.model.vocab;
+  spec.data.paths = run.spec.data.paths;
+  LOOM_RETURN_IF_ERROR(train::ResolveSpec(spec));
   const auto differences =
-      train::DiffSpecs(train::CanonicalSpec(asked), train::CanonicalSpec(node.run().spec));
+      train::DiffSpecs(train::CanonicalSpec(spec), train::CanonicalSpec(run.spec));
   if (differences.empty()) return {};
   return MakeError(Code::kConflict,
                    fmt::format("{} holds a run with other settings: {}", dir, differences[0]),
-                   "give another --dir, or the run.toml that the folder began with");
+                   hint);
 }
 
 Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& prepare,

@@ -12,6 +12,7 @@
 #include "data/byte_input.h"
 #include "data/dataset.h"
 #include "train/plan.h"
+#include "train/start_model.h"
 
 namespace loom::app {
 namespace {
@@ -37,8 +38,7 @@ Status CheckLength(const train::RunSpec& spec) {
 Status PrintPlan(train::RunFile run, const PlanOptions& options, bool json) {
   LOOM_RETURN_IF_ERROR(CheckLength(run.spec));
   LOOM_ASSIGN(const auto tokenizer, data::MakeTokenizer(run.spec.data));
-  LOOM_RETURN_IF_ERROR(
-      train::FitVocab(run.spec, static_cast<std::uint32_t>(tokenizer->vocab_size())));
+  LOOM_RETURN_IF_ERROR(train::FitTokenizer(run, *tokenizer));
   train::PlanInput input{.peers = options.peers};
   input.link_up = static_cast<double>(run.local.max_up);
   input.link_down = static_cast<double>(run.local.max_down);

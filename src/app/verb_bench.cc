@@ -13,6 +13,7 @@
 #include "app/verbs.h"
 #include "data/dataset.h"
 #include "train/plan.h"
+#include "train/start_model.h"
 
 namespace loom::app {
 namespace {
@@ -41,8 +42,7 @@ Result<train::RunFile> RunToMeasure(const std::string& path) {
   LOOM_ASSIGN(train::RunFile run, train::LoadRun(path));
   WaitPassively(std::thread::hardware_concurrency());
   LOOM_ASSIGN(const auto tokenizer, data::MakeTokenizer(run.spec.data));
-  LOOM_RETURN_IF_ERROR(
-      train::FitVocab(run.spec, static_cast<std::uint32_t>(tokenizer->vocab_size())));
+  LOOM_RETURN_IF_ERROR(train::FitTokenizer(run, *tokenizer));
   return run;
 }
 

@@ -61,7 +61,7 @@ Status Host(const Options& options) {
   LOOM_RETURN_IF_ERROR(CheckRange("--invite-days", options.invite_days, 1, 3650));
   LOOM_RETURN_IF_ERROR(CheckRange("--invite-uses", options.invite_uses, 1, 100000));
   LOOM_ASSIGN(const std::vector<crypto::PublicKey> co_owners, ReadKeys(options.co_owners));
-  LOOM_ASSIGN(train::RunFile file, train::LoadRun(options.run_toml));
+  LOOM_ASSIGN(train::RunFile file, LoadRunOf(options.run_toml, options.dir));
   WaitPassively(ComputeThreads(file.spec.determinism, file.local));
   PeerProcess process;
   process.json = options.json;
@@ -77,8 +77,8 @@ Status Host(const Options& options) {
   const std::string dir = process.node.dir;
   const auto prepare = [&](node::Node& node) -> Status {
     if (!node.has_run()) return node.Host(file, NameOfRun(options.run_toml), co_owners);
-    LOOM_RETURN_IF_ERROR(CheckSameRun(file.spec, node, dir));
-    node.RebuildDataFrom(file.spec.data);
+    LOOM_RETURN_IF_ERROR(CheckSameRun(file, node, dir));
+    node.RebuildDataFrom(file);
     return {};
   };
   const auto before_run = [&](node::Node& node, Output& out) -> Status {

@@ -20,6 +20,7 @@
 #include "data/dataset.h"
 #include "train/hf_folder.h"
 #include "train/spec.h"
+#include "train/start_model.h"
 
 namespace loom::app {
 namespace {
@@ -33,6 +34,17 @@ struct Options {
   std::uint64_t peers = 1;
   bool json = false;
 };
+
+/// What stands beside the weights: of a model that the run starts from, what stood there.
+Result<train::HfTexts> TextsOf(const train::RunFile& run, const data::Tokenizer& tokenizer) {
+  train::HfTexts texts;
+  if (!run.model_from.empty()) {
+    LOOM_ASSIGN(const train::HfFolder folder, train::HfFolder::Open(run.model_from));
+    texts = folder.texts;
+  }
+  texts.files.insert_or_assign("tokenizer.json", tokenizer.ToJson());
+  return texts;
+}
 
 Status TrainHere(const Options& options, train::RunFile run) {
   Output out(options.json);
@@ -48,8 +60,7 @@ Status TrainHere(const Options& options, train::RunFile run) {
   LOOM_ASSIGN(const data::DataReport report, data::BuildDataset(run.spec.data, dir + "/data"));
   if (const std::string odd = report.Complaints(); !odd.empty()) out.Say("corpus: {}", odd);
   LOOM_ASSIGN(const data::Dataset dataset, data::OpenDataset(dir + "/data"));
-  LOOM_RETURN_IF_ERROR(
-      train::FitVocab(run.spec, static_cast<std::uint32_t>(dataset.tokenizer->vocab_size())));
+  LOOM_RETURN_IF_ERROR(train::FitTokenizer(run, *dataset.tokenizer));
   out.Say("{} training and {} validation tokens in {}", HumanCount(dataset.train.size()),
           HumanCount(dataset.val.size()), dir);
 
@@ -59,10 +70,13 @@ Status TrainHere(const Options& options, train::RunFile run) {
                         .rounds = run.spec.sync.rounds,
                         .samples = {},
                         .mix = dataset.mix,
+                        .from = run.model_from,
                         .metrics_path = dir + "/metrics.jsonl"};
   LOOM_ASSIGN(OneProcessResult result, TrainOneProcess(one, dataset.train, cut, out));
-  LOOM_RETURN_IF_ERROR(train::ExportHfFolder(dir + "/model", run.spec.model, result.grid,
-                                             result.weights.span(), *dataset.tokenizer));
+  LOOM_ASSIGN(const train::HfTexts texts, TextsOf(run, *dataset.tokenizer));
+  const auto views = train::WeightViews(result.grid, result.weights.span());
+  LOOM_RETURN_IF_ERROR(train::ExportHfFolder(
+      dir + "/model", {.config = run.spec.model, .tensors = views, .texts = texts}));
   double val_loss = 0;
   if (dataset.val.size() >= 2) {
     LOOM_ASSIGN(val_loss,
@@ -95,8 +109,8 @@ Status TrainAlone(const Options& options, const train::RunFile& run) {
   process.node.resume_with = fmt::format("loom train {} --dir {}", options.run_toml, dir);
   const auto prepare = [&](node::Node& node) -> Status {
     if (!node.has_run()) return node.Host(run, NameOfRun(options.run_toml));
-    LOOM_RETURN_IF_ERROR(CheckSameRun(run.spec, node, dir));
-    node.RebuildDataFrom(run.spec.data);
+    LOOM_RETURN_IF_ERROR(CheckSameRun(run, node, dir));
+    node.RebuildDataFrom(run);
     return {};
   };
   LOOM_RETURN_IF_ERROR(RunPeer(std::move(process), prepare, {}));
@@ -105,7 +119,7 @@ Status TrainAlone(const Options& options, const train::RunFile& run) {
 }
 
 Status Train(const Options& options) {
-  LOOM_ASSIGN(train::RunFile run, train::LoadRun(options.run_toml));
+  LOOM_ASSIGN(train::RunFile run, LoadRunOf(options.run_toml, options.dir));
   WaitPassively(ComputeThreads(run.spec.determinism, run.local));
   LOOM_RETURN_IF_ERROR(CheckRange("--workers", options.workers, 1, 1024));
   LOOM_RETURN_IF_ERROR(CheckRange("--peers", options.peers, 1, 1024));

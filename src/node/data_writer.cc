@@ -1,5 +1,7 @@
 #include "node/data_writer.h"
 
+#include <set>
+
 namespace loom::node {
 
 Status DataWriter::Begin(const std::string& name, const store::PieceList& list) {
@@ -19,12 +21,15 @@ Status DataWriter::Write(const Hash& piece, ByteView bytes) {
 }
 
 Status DataWriter::Finish() {
+  std::set<std::string> folders;
   for (Part& part : parts_) {
     LOOM_RETURN_IF_ERROR(part.file->Sync());
     part.file.reset();
     LOOM_RETURN_IF_ERROR(fs_->Rename(part.path + ".part", part.path));
+    folders.insert(part.path.substr(0, part.path.rfind('/')));
   }
-  return fs_->SyncDir(folder_);
+  for (const std::string& folder : folders) LOOM_RETURN_IF_ERROR(fs_->SyncDir(folder));
+  return {};
 }
 
 }  // namespace loom::node

@@ -17,7 +17,7 @@ class DataWriter {
  public:
   DataWriter(store::FileSystem& fs, std::string folder) : fs_(&fs), folder_(std::move(folder)) {}
 
-  /// Pieces of `list` from now on go to the file `name`.
+  /// Pieces of `list` from now on go to the file `name`, in a folder that exists.
   Status Begin(const std::string& name, const store::PieceList& list);
   /// Writes one piece wherever it occurs. The caller has checked its hash.
   Status Write(const Hash& piece, ByteView bytes);

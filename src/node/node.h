@@ -78,8 +78,8 @@ class Node final : public net::TransportEvents {
   Status Host(const train::RunFile& file, const std::string& name,
               std::vector<crypto::PublicKey> co_owners = {});
   bool has_run() const { return run_.has_value(); }
-  /// Where data files that turn out to be damaged or lost are made again from; before Live.
-  void RebuildDataFrom(data::DataConfig corpus) { corpus_ = std::move(corpus); }
+  /// What data files that turn out to be damaged or lost are made again from; before Live.
+  void RebuildDataFrom(train::RunFile source) { source_ = std::move(source); }
   const node::Run& run() const { return *run_; }
   PeerId id() const { return key_.id(); }
   /// Binds the listening ports; before Live.
@@ -247,7 +247,7 @@ class Node final : public net::TransportEvents {
   std::set<std::string> begun_files_;
   std::set<Hash> pieces_;  ///< on disk, or on their way there
   bool finishing_data_ = false;
-  std::optional<data::DataConfig> corpus_;  ///< until it was tried
+  std::optional<train::RunFile> source_;  ///< of the data, until it was tried
   std::vector<DataFile> missing_data_;
   bool starting_peer_ = false;
   Time data_progress_{};

@@ -8,6 +8,7 @@
 #include "node/compute.h"
 #include "node/node.h"
 #include "node/restore.h"
+#include "node/run_start.h"
 #include "tensor/runtime.h"
 #include "train/trainer.h"
 
@@ -42,14 +43,12 @@ void Node::OnNodeMessage(const PeerId& from, NodeMessage message) {
     if (list != nullptr) SendNode(from, Pieces{get->object, *list});
   } else if (const auto* pieces = std::get_if<Pieces>(&message)) {
     if (!data_fetcher_ || wanted_lists_.contains(pieces->object)) return;
-    const auto wanted =
-        std::find_if(missing_data_.begin(), missing_data_.end(), [&](const DataFile& f) {
-          return f.ref.id == pieces->object && f.ref.size == pieces->list.size;
-        });
-    if (wanted == missing_data_.end()) return;
-    if (wanted_lists_.emplace(pieces->object, pieces->list); !begun_files_.contains(wanted->name)) {
-      begun_files_.insert(wanted->name);
-      WriteData([name = wanted->name, list = pieces->list](DataWriter& writer) {
+    const collab::ObjectRef told{pieces->object, pieces->list.size};
+    if (std::ranges::find(missing_data_, told, &DataFile::ref) == missing_data_.end()) return;
+    wanted_lists_.emplace(pieces->object, pieces->list);
+    for (const DataFile& wanted : missing_data_) {  // two files may hold the same
+      if (wanted.ref != told || !begun_files_.insert(wanted.name).second) continue;
+      WriteData([name = wanted.name, list = pieces->list](DataWriter& writer) {
         return writer.Begin(name, list);
       });
     }
@@ -120,7 +119,7 @@ void Node::FetchData() {
     return;
   }
   auto state = CheckData(*run_, options_.dir);
-  if (state && !state->missing.empty() && corpus_) {
+  if (state && !state->missing.empty() && source_) {
     const Status rebuilt = RebuildData(state->missing);
     if (rebuilt || options_.listen.empty()) {
       state = rebuilt ? CheckData(*run_, options_.dir) : rebuilt.error();
@@ -149,16 +148,16 @@ void Node::FetchData() {
   }
   data_progress_ = reactor_.Now();
   data_fetcher_ = std::make_unique<swarm::Fetcher>(swarm::FetchOptions{});
-  if (!data_writer_) data_writer_ = std::make_shared<DataWriter>(Disk(), DataPath(options_.dir));
+  if (!data_writer_) data_writer_ = std::make_shared<DataWriter>(Disk(), options_.dir);
   FetchData();
 }
 
 Status Node::RebuildData(const std::vector<DataFile>& missing) {
-  const data::DataConfig corpus = *std::exchange(corpus_, std::nullopt);
+  const train::RunFile source = *std::exchange(source_, std::nullopt);
   LOOM_ASSIGN(const std::vector<std::string> rebuilt,
-              node::RebuildData(missing, corpus, options_.dir));
+              node::RebuildData(missing, source, options_.dir));
   for (const std::string& path : rebuilt)
-    Log(LogLevel::kWarn, "folder", "{} was damaged or missing: made again from the corpus", path);
+    Log(LogLevel::kWarn, "folder", "{} was damaged or missing: made again", path);
   return {};
 }
 
@@ -185,7 +184,8 @@ void Node::CarryDataFetch(swarm::Fetcher::Effects effects) {
       Log(LogLevel::kWarn, "join", "{} sent wrong bytes: {}", blame->donor.Short(), blame->reason);
     }
   }
-  if (data_fetcher_ && data_fetcher_->done() && wanted_lists_.size() == missing_data_.size())
+  const auto known = [&](const DataFile& f) { return wanted_lists_.contains(f.ref.id); };
+  if (data_fetcher_ && data_fetcher_->done() && std::ranges::all_of(missing_data_, known))
     FinishDataFetch();
 }
 
@@ -266,9 +266,8 @@ void Node::StartPeer() {
       engine_->LendCores(free_cores_.AsParallelFor());
       disk_ = std::make_unique<DiskExecutor>(folder_, engine_->grid(), *layout_);
       runner_ = std::make_unique<JobRunner>(*engine_);
-      const auto first_weights = [this](std::span<float> w) -> Status {
-        model::InitWeights(run_->spec.model, engine_->grid(), run_->spec.sync.seed, w);
-        return {};
+      const auto first_weights = [this](std::span<float> w) {
+        return ReadFirstWeights(*run_, options_.dir, engine_->grid(), w);
       };
       const RestoreContext context{run_->genesis, key_.id(),     spec.sync,
                                    signer_,       ReadAmendment, first_weights};

@@ -212,9 +212,9 @@ json::Object Node::StatusJson() const {
 }
 
 std::string Node::LackOfData() const {
-  return fmt::format("{}/{}/{} is missing or damaged, and nobody is connected to fetch it from",
-                     options_.dir, kDataFolder,
-                     missing_data_.empty() ? std::string("tokenizer.json") : missing_data_[0].name);
+  return fmt::format("{}/{} is missing or damaged, and nobody is connected to fetch it from",
+                     options_.dir,
+                     missing_data_.empty() ? "data/tokenizer.json" : missing_data_[0].name);
 }
 
 void Node::WriteStatus() {

@@ -2,29 +2,25 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "agreed/flat_buffer.h"
-#include "agreed/state.h"
 #include "base/file.h"
 #include "collab/chain.h"
 #include "collab/ledger.h"
-#include "collab/method.h"
 #include "model/config.h"
+#include "node/run_start.h"
+#include "train/start_model.h"
 
 namespace loom::node {
 namespace {
 
-std::string DataPath(const std::string& dir) { return dir + "/" + std::string(kDataFolder); }
+std::string DataPath(const std::string& dir) { return InFolder(dir, kDataFolder); }
 
 Result<store::PieceList> PiecesOf(const std::string& path) {
   LOOM_ASSIGN(const MappedFile file, MappedFile::Open(path));
   return store::PieceList::Of(file.bytes());
-}
-
-Result<collab::ObjectRef> RefOf(const std::string& path) {
-  LOOM_ASSIGN(const store::PieceList pieces, PiecesOf(path));
-  return collab::ObjectRef{pieces.Root(), pieces.size};
 }
 
 /// What a run that cannot draw a sample would find out only after it began.
@@ -40,32 +36,54 @@ Status CheckSamples(const train::RunSpec& spec, const data::DataReport& report,
                    "use more text, or data.loss = \"all\"");
 }
 
+bool IsOfStart(const DataFile& file) {
+  return file.name.starts_with(InFolder(std::string(kStartFolder), ""));
+}
+
+/// A file whose source gives another one, or none any more.
+Error CannotRebuild(const std::string& path, const DataFile& file, const std::string& model,
+                    const std::optional<Error>& why) {
+  const bool of_start = IsOfStart(file);
+  const std::string source = of_start ? fmt::format("model folder '{}'", model) : "corpus";
+  return MakeError(
+      Code::kCorrupt,
+      fmt::format("{} is damaged or missing, and {}", path,
+                  why ? "cannot be made again: " + why->message
+                      : fmt::format("the {} gives another one", source)),
+      of_start ? "bring back the model that the run began with, or a copy of the file"
+               : "the corpus was changed since the run began: bring back its old text or the file");
+}
+
 Result<std::vector<std::string>> RebuildInto(const std::string& scratch,
                                              const std::vector<DataFile>& missing,
-                                             const data::DataConfig& corpus,
-                                             const std::string& folder) {
-  LOOM_RETURN_IF_ERROR(data::BuildDataset(corpus, scratch));
+                                             const train::RunFile& source, const std::string& dir) {
+  std::optional<Error> no_start;
+  if (std::ranges::any_of(missing, IsOfStart)) {
+    if (auto kept = KeepStart(source, scratch); !kept) no_start = std::move(kept).error();
+  }
+  if (!std::ranges::all_of(missing, IsOfStart))
+    LOOM_RETURN_IF_ERROR(data::BuildDataset(source.spec.data, DataPath(scratch)));
   for (const DataFile& file : missing) {
-    const auto pieces = PiecesOf(scratch + "/" + file.name);
-    if (!pieces || pieces->Root() != file.ref.id) {
-      return MakeError(
-          Code::kCorrupt,
-          fmt::format("{}/{} is damaged or missing, and the corpus gives another one", folder,
-                      file.name),
-          "the corpus was changed since the run began: bring back its old text or the file");
-    }
+    const auto ref = RefOf(InFolder(scratch, file.name));
+    if (!ref || *ref != file.ref)
+      return CannotRebuild(InFolder(dir, file.name), file, source.model_from, no_start);
   }
   std::vector<std::string> rebuilt;
   for (const DataFile& file : missing) {
-    rebuilt.push_back(folder + "/" + file.name);
+    rebuilt.push_back(InFolder(dir, file.name));
     std::error_code error;
-    std::filesystem::rename(scratch + "/" + file.name, rebuilt.back(), error);
+    std::filesystem::rename(InFolder(scratch, file.name), rebuilt.back(), error);
     if (error) return MakeError(Code::kIo, fmt::format("{}: {}", rebuilt.back(), error.message()));
   }
   return rebuilt;
 }
 
 }  // namespace
+
+Result<collab::ObjectRef> RefOf(const std::string& path) {
+  LOOM_ASSIGN(const store::PieceList pieces, PiecesOf(path));
+  return collab::ObjectRef{pieces.Root(), pieces.size};
+}
 
 Result<train::RunSpec> SettingsOf(store::PeerFolder& folder, const Run& run) {
   LOOM_ASSIGN(const std::vector<Bytes> entries, folder.records().ReadAll());
@@ -84,12 +102,19 @@ Result<collab::SyncConfig> ReadAmendment(ByteView before, ByteView after) {
 
 Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const Founding& founding) {
   const std::string folder = DataPath(dir);
+  const bool started = !file.model_from.empty();
+  Run run;
+  run.spec = file.spec;
+  if (started) {
+    train::RunFile fitted = file;
+    LOOM_ASSIGN(const auto tokenizer, data::MakeTokenizer(file.spec.data));
+    LOOM_RETURN_IF_ERROR(train::FitTokenizer(fitted, *tokenizer));
+    LOOM_ASSIGN(run.content.start, KeepStart(file, dir));
+  }
   LOOM_ASSIGN(const data::DataReport report,
               data::BuildDataset(file.spec.data, folder, {.progress = founding.progress}));
   if (founding.report) founding.report(report);
-  Run run;
-  run.spec = file.spec;
-  LOOM_RETURN_IF_ERROR(train::FitVocab(run.spec, report.vocab_size));
+  if (!started) LOOM_RETURN_IF_ERROR(train::FitVocab(run.spec, report.vocab_size));
   // Where the corpus lay is this machine's affair; the agreed settings must not carry its paths.
   run.spec.data.paths = {"corpus"};
   LOOM_RETURN_IF_ERROR(train::ResolveSpec(run.spec));
@@ -118,10 +143,10 @@ Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const Fo
   LOOM_ASSIGN(
       const agreed::TileGrid grid,
       agreed::TileGrid::Make(model::ParameterShapes(run.spec.model), run.spec.sync.tile_elements));
-  LOOM_ASSIGN(agreed::State state,
-              agreed::State::Make(grid, collab::MakeStepRule(run.spec.sync)->num_slots()));
-  model::InitWeights(run.spec.model, grid, run.spec.sync.seed, state.weights());
-  const Hash root = agreed::StateRoot(grid, std::as_const(state).planes());
+  LOOM_ASSIGN(agreed::FlatBuffer weights,
+              agreed::FlatBuffer::Allocate(grid.flat_size(), "the first weights"));
+  LOOM_RETURN_IF_ERROR(ReadFirstWeights(run, dir, grid, weights.span()));
+  const Hash root = FirstRoot(run.spec, grid, weights.span());
   const collab::Body body =
       collab::GenesisBody(run.content.Encode(), founding.founder, root, run.spec.sync);
   LOOM_ASSIGN(run.genesis, collab::Record::FromBody(MakeBlob(body.Encode())));
@@ -138,28 +163,30 @@ Result<Run> ReadRun(ByteView genesis_record) {
   LOOM_ASSIGN(run.content, collab::Genesis::Decode(run.genesis.body.payload));
   LOOM_ASSIGN(run.spec, train::ParseCanonicalSpec(AsText(run.content.spec)));
   LOOM_RETURN_IF_ERROR(train::ResolveSpec(run.spec));
+  LOOM_RETURN_IF_ERROR(CheckStart(run.content.start, run.spec.model));
   run.id.bytes = run.genesis.hash.bytes;
   return run;
 }
 
 std::vector<DataFile> DataFilesOf(const collab::Genesis& genesis) {
-  std::vector<DataFile> files{{"tokenizer.json", genesis.tokenizer}};
-  for (std::size_t i = 0; i < genesis.train_shards.size(); ++i) {
-    files.push_back({fmt::format("train-{:05}.tokens", i), genesis.train_shards[i]});
+  const std::string data(kDataFolder);
+  std::vector<DataFile> files{{InFolder(data, "tokenizer.json"), genesis.tokenizer}};
+  for (const auto& [split, refs] :
+       {std::pair("train", &genesis.train_shards), std::pair("val", &genesis.val_shards)}) {
+    for (std::size_t i = 0; i < refs->size(); ++i)
+      files.push_back({InFolder(data, fmt::format("{}-{:05}.tokens", split, i)), (*refs)[i]});
   }
-  for (std::size_t i = 0; i < genesis.val_shards.size(); ++i) {
-    files.push_back({fmt::format("val-{:05}.tokens", i), genesis.val_shards[i]});
-  }
+  for (const collab::NamedObject& file : genesis.start)
+    files.push_back({InFolder(std::string(kStartFolder), file.name), file.ref});
   return files;
 }
 
 Result<DataState> CheckData(const Run& run, const std::string& dir) {
-  const std::string folder = DataPath(dir);
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
   DataState state;
   for (const DataFile& file : DataFilesOf(run.content)) {
-    const std::string path = folder + "/" + file.name;
+    const std::string path = InFolder(dir, file.name);
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
     const auto size = std::filesystem::file_size(path, error);
     if (error || size != file.ref.size) {
       state.missing.push_back(file);
@@ -173,7 +200,7 @@ Result<DataState> CheckData(const Run& run, const std::string& dir) {
     }
   }
   if (!state.missing.empty()) return state;
-  const std::string manifest = folder + "/dataset.json";
+  const std::string manifest = InFolder(DataPath(dir), "dataset.json");
   const auto held = ReadFile(manifest, run.content.dataset.size());
   if (!held || !std::ranges::equal(AsBytes(*held), run.content.dataset)) {
     state.manifest_mended = true;
@@ -183,12 +210,11 @@ Result<DataState> CheckData(const Run& run, const std::string& dir) {
 }
 
 Result<std::vector<std::string>> RebuildData(const std::vector<DataFile>& missing,
-                                             const data::DataConfig& corpus,
-                                             const std::string& dir) {
-  const std::string scratch = DataPath(dir) + "/rebuilt";
+                                             const train::RunFile& source, const std::string& dir) {
+  const std::string scratch = InFolder(dir, "rebuilt");
   std::error_code error;
   std::filesystem::remove_all(scratch, error);
-  auto rebuilt = RebuildInto(scratch, missing, corpus, DataPath(dir));
+  auto rebuilt = RebuildInto(scratch, missing, source, dir);
   std::filesystem::remove_all(scratch, error);
   return rebuilt;
 }
@@ -199,7 +225,7 @@ DataServer::DataServer(const Run& run, const std::string& dir,
   for (const DataFile& file : DataFilesOf(run.content)) {
     const auto list = lists_.find(file.ref.id);
     if (list == lists_.end()) continue;
-    const std::string path = DataPath(dir) + "/" + file.name;
+    const std::string path = InFolder(dir, file.name);
     for (std::size_t i = 0; i < list->second.pieces.size(); ++i) {
       pieces_[list->second.pieces[i]] = {path, i * store::kPieceBytes, list->second.PieceSize(i)};
     }

@@ -1,6 +1,6 @@
-// A run's constant parts: the genesis record and what it pins (settings, tokenizer, token shards).
-// A host makes them from run.toml and a corpus; a joiner gets the record from any member and then
-// every file piece by piece, by hash.
+// A run's constant parts: the genesis record and what it pins (settings, tokenizer, token shards,
+// the model that it starts from). A host makes them from run.toml and a corpus; a joiner gets the
+// record from any member and then every file piece by piece, by hash.
 #pragma once
 
 #include <functional>
@@ -40,7 +40,8 @@ struct Founding {
   data::Progress progress = {};
 };
 
-/// Builds the data under `dir`, draws the first weights, makes and signs the genesis record.
+/// Builds the data under `dir`, draws the first weights or keeps those of the model that the run
+/// starts from, makes and signs the genesis record.
 Result<Run> MakeRun(const train::RunFile& file, const std::string& dir, const Founding& founding);
 
 /// The settings of a run as the orders in a folder's records have left them.
@@ -51,13 +52,16 @@ Result<collab::SyncConfig> ReadAmendment(ByteView before, ByteView after);
 /// Reads a genesis record that this peer stored or a member sent; checks signature and settings.
 Result<Run> ReadRun(ByteView genesis_record);
 
-/// One file of the run's data.
+/// The content address of a file.
+Result<collab::ObjectRef> RefOf(const std::string& path);
+
+/// One file of the run's data, or of the model that it starts from.
 struct DataFile {
-  std::string name;
+  std::string name;  ///< in the peer's folder, e.g. "data/tokenizer.json"
   collab::ObjectRef ref;
 };
 std::vector<DataFile> DataFilesOf(const collab::Genesis& genesis);
-/// What of the run's data lies in a peer's folder.
+/// What of these files lies in a peer's folder.
 struct DataState {
   std::vector<DataFile> missing;          ///< not there, or not whole
   std::map<Hash, store::PieceList> here;  ///< by object; checked against the genesis record
@@ -66,11 +70,10 @@ struct DataState {
 /// Hashes every file of the right size. When nothing is missing, the manifest is there, too.
 Result<DataState> CheckData(const Run& run, const std::string& dir);
 
-/// Makes missing files again from the corpus that the run was made of; their paths. kCorrupt
-/// when the corpus no longer gives the same files: nothing is changed then.
+/// Makes missing files again from the corpus and the model that the run was made of; their paths.
+/// kCorrupt when these no longer give the same files: nothing is changed then.
 Result<std::vector<std::string>> RebuildData(const std::vector<DataFile>& missing,
-                                             const data::DataConfig& corpus,
-                                             const std::string& dir);
+                                             const train::RunFile& source, const std::string& dir);
 
 /// Serves the pieces of the run's data files by hash.
 class DataServer {
