@@ -9,6 +9,7 @@ TEST_F(Cli, HelpAndUnknownVerbs) {
   const Ran overview = Run("");
   EXPECT_EQ(overview.code, 0);
   for (const char* verb : {"demo",
+                           "import",
                            "init",
                            "train",
                            "generate",

@@ -28,6 +28,14 @@ std::string NameOfRun(const std::string& run_toml) {
   return stem.empty() ? "run" : stem;
 }
 
+std::string SeenFrom(const std::string& run_toml, const std::string& path) {
+  std::error_code error;
+  const fs::path folder = fs::absolute(run_toml, error).parent_path();
+  if (error || fs::path(path).is_absolute()) return path;
+  const fs::path seen = fs::proximate(path, folder, error);
+  return error ? fs::absolute(path).string() : seen.string();
+}
+
 Status MakeFolder(const std::string& path) {
   std::error_code error;
   std::error_code ignored;

@@ -13,6 +13,8 @@ namespace loom::app {
 std::string ChooseFolder(const std::string& dir, const std::string& run_toml);
 /// What a run is called: the stem of its run.toml.
 std::string NameOfRun(const std::string& run_toml);
+/// A path of the command line as a run.toml says it, whose paths are meant from its own folder.
+std::string SeenFrom(const std::string& run_toml, const std::string& path);
 /// Creates the folder and its parents.
 Status MakeFolder(const std::string& path);
 

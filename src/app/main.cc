@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // too large a file is an error of the write, which names it
   return CheckStdout(RunCommandLine({DemoVerb(),
                                      InitVerb(),
+                                     ImportVerb(),
                                      TrainVerb(),
                                      HostVerb(),
                                      JoinVerb(),

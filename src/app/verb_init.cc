@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "app/folders.h"
 #include "app/output.h"
 #include "app/print.h"
 #include "app/verbs.h"
@@ -29,15 +30,6 @@ struct Options {
   bool force = false;
   bool keys = false;
 };
-
-/// Paths in a run.toml are relative to its folder, those on the command line to the current one.
-std::string SeenFrom(const std::string& run_toml, const std::string& path) {
-  std::error_code error;
-  const fs::path folder = fs::absolute(run_toml, error).parent_path();
-  if (error || fs::path(path).is_absolute()) return path;
-  const fs::path seen = fs::proximate(path, folder, error);
-  return error ? fs::absolute(path).string() : seen.string();
-}
 
 Status Init(const Options& options) {
   if (options.keys) {

@@ -7,6 +7,7 @@ namespace loom::app {
 
 Verb DemoVerb();
 Verb InitVerb();
+Verb ImportVerb();
 Verb TrainVerb();
 Verb HostVerb();
 Verb JoinVerb();
