@@ -190,7 +190,7 @@ TEST_F(RunStart, AGenesisRecordMayAskForNothingElseThanAModelsFiles) {
   const model::ModelConfig& config = run.spec.model;
   ASSERT_TRUE(CheckStart(good, config).ok());
   EXPECT_TRUE(CheckStart({}, config).ok());
-  const auto refused = [&](std::vector<collab::NamedObject> start) {
+  const auto refused = [&](const std::vector<collab::NamedObject>& start) {
     const Status checked = CheckStart(start, config);
     EXPECT_FALSE(checked.ok());
     return checked.ok() ? "" : checked.error().message;

@@ -83,7 +83,7 @@ TEST_F(StartModelTest, TheContextMayBeSmallerAndTheModelKeepsItsPositions) {
   EXPECT_EQ(run->spec.model, model::ForContext(Small(), 16));
   EXPECT_EQ(model::NumPositions(run->spec.model), 128U);
   EXPECT_EQ(model::ParameterCount(run->spec.model), model::ParameterCount(Small()));
-  const RunFile written = *run;
+  const RunFile& written = *run;
   const auto again = Load(WriteRun(written));
   ASSERT_TRUE(again.ok()) << again.error().ToString();
   EXPECT_EQ(CanonicalSpec(again->spec), CanonicalSpec(written.spec));
