@@ -74,8 +74,12 @@ TEST_F(Strangers, AWrongInviteIsNamedAtOnce) {
 }
 
 TEST_F(Strangers, AnExpiredInviteIsRefused) {
-  Peer& host = Host("host", {.arguments = {"--invite-days", "0"}, .environment = {}});
-  const Ended ended = Run({"join", host.invite, "--dir", Path("late")});
+  Peer& host = Host("host");
+  const Ended short_lived = Run({"invite", "--seconds", "1", "--dir", host.dir, "--json"});
+  ASSERT_FALSE(short_lived.said.empty()) << short_lived.log;
+  std::this_thread::sleep_for(2100ms);  // its end is a whole second
+  const std::string invite = *short_lived.said[0].Find("invite")->AsString();
+  const Ended ended = Run({"join", invite, "--dir", Path("late")});
   EXPECT_NE(ended.code, 0);
   EXPECT_NE(ended.log.find("expired"), std::string::npos) << ended.log;
 }
