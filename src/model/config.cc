@@ -9,6 +9,7 @@
 
 #include "base/nearest.h"
 #include "model/family.h"
+#include "model/tuning.h"
 
 namespace loom::model {
 namespace {
@@ -115,7 +116,7 @@ Status Validate(const ModelConfig& config) {
                      fmt::format("the model would have {} parameters, the limit is {}",
                                  ParameterCount(config), kMaxParameters));
   }
-  return {};
+  return ValidateTuning(config);
 }
 
 Result<ModelConfig> Preset(std::string_view name) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,21 @@ enum class RopeScalingKind : std::uint8_t {
   kNone,
   kLinear,  ///< every frequency divided by factor
   kLlama3,  ///< low frequencies divided by factor, high ones kept, a ramp between
+};
+
+/// What of a network is trained: everything, everything but what patterns freeze, or low-rank
+/// additions alone. What is not trained comes from elsewhere (the weights a run begins with).
+struct Tuning {
+  /// Patterns ("*", "?" and "[...]", as of file names) of parameters that keep their values.
+  std::vector<std::string> freeze;
+  /// LoRA (Hu et al. 2021): all parameters keep their values, and matrices W of the layers become
+  /// W + alpha / rank * B A with A [rank, in], B [out, rank]. 0 = no.
+  std::uint32_t lora_rank = 0;
+  float lora_alpha = 0;
+  std::vector<std::string> lora_targets;  ///< last parts of their modules' names, as in PEFT
+
+  bool trains_all() const { return freeze.empty() && lora_rank == 0; }
+  bool operator==(const Tuning&) const = default;
 };
 
 struct RopeScaling {
@@ -55,6 +71,7 @@ struct ModelConfig {
   bool attention_bias = false;  ///< biases on q, k, v and o projections, where the family asks
   bool mlp_bias = false;        ///< biases on gate, up and down projections
   RopeScaling rope_scaling;
+  Tuning tuning;
 
   bool operator==(const ModelConfig&) const = default;
 };
@@ -77,19 +94,32 @@ Result<ModelConfig> Preset(std::string_view name);
 /// The names of all presets, smallest model first.
 std::vector<std::string> PresetNames();
 
-/// All parameters in Hugging Face names and row-major shapes, in the order of the flat buffer:
-/// embedding, layers, final norm, and lm_head when untied. Matrices are [out, in], those of GPT-2's
-/// layers [in, out], as Hugging Face stores them.
+/// All parameters of the network in Hugging Face names and row-major shapes, in the order of the
+/// flat buffer: embedding, layers, final norm, and lm_head when untied. Matrices are [out, in],
+/// those of GPT-2's layers [in, out], as Hugging Face stores them.
 /// Requires: Validate(config) is ok.
+std::vector<agreed::TensorShape> NetworkShapes(const ModelConfig& config);
+/// Those that are trained, and therefore agreed: NetworkShapes without what is frozen, or the pairs
+/// of LoRA in PEFT's names ("base_model.model.M.lora_A.weight", then lora_B, of each module M).
 std::vector<agreed::TensorShape> ParameterShapes(const ModelConfig& config);
+/// Those of NetworkShapes that keep their values.
+std::vector<agreed::TensorShape> FrozenShapes(const ModelConfig& config);
 /// The tile grid of ParameterShapes. Fails when Validate does.
 Result<agreed::TileGrid> MakeGrid(const ModelConfig& config);
-/// Number of trained values. Requires: Validate(config) is ok.
+/// Number of values of the network, trained or not. Requires: Validate(config) is ok.
 std::uint64_t ParameterCount(const ModelConfig& config);
+
+/// The names of A and B that LoRA adds to the matrix of this name.
+struct LoraNames {
+  std::string a, b;
+};
+/// None when the matrix is not one of the targets, or there is no LoRA.
+std::optional<LoraNames> FindLora(const Tuning& tuning, std::string_view matrix);
 
 /// Fills `weights` (flat buffer of the grid, padding zeroed) with the first weights: matrices
 /// N(0, init_std), those that write into the residual stream (o_proj, down_proj, c_proj) divided by
-/// sqrt(2 * layers), norms 1, biases 0. Tensor t
+/// sqrt(2 * layers), norms 1, biases 0; of LoRA A is N(0, 1 / (3 in)), the variance that PEFT draws
+/// with, and B 0. Tensor t
 /// draws from stream t of `seed`, through agreed::FillNormal: same bits on every machine.
 void InitWeights(const ModelConfig& config, const agreed::TileGrid& grid, std::uint64_t seed,
                  std::span<float> weights);

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <string>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "model/attention.h"
 #include "model/family.h"
 #include "model/network.h"
+#include "model/weight_views.h"
 
 namespace loom::model {
 namespace {
@@ -43,36 +43,6 @@ auto Guard(std::string_view doing, F&& run) -> Result<decltype(run())> {
   }
 }
 
-/// Where tensors of the grid stand that lie side by side: one matrix or vector.
-struct Place {
-  std::uint64_t offset = 0;
-  std::vector<std::int64_t> shape;  // rows summed
-};
-std::vector<Place> FindPlaces(const agreed::TileGrid& grid,
-                              const std::map<std::string, std::size_t>& index,
-                              std::initializer_list<std::string> names) {
-  std::vector<Place> places;
-  std::uint64_t end = 0;
-  for (const std::string& name : names) {
-    const std::size_t t = index.at(name);
-    const agreed::TensorShape& tensor = grid.tensors()[t];
-    if (places.empty() || grid.TensorOffset(t) != end) {  // padding lies between
-      places.emplace_back().offset = end = grid.TensorOffset(t);
-      for (const std::uint64_t size : tensor.shape) places.back().shape.push_back(ToSigned(size));
-    } else {
-      places.back().shape[0] += ToSigned(tensor.shape[0]);
-    }
-    end += tensor.Numel();
-  }
-  return places;
-}
-
-at::Tensor ViewAt(const at::Tensor& flat, const Place& place) {
-  std::int64_t count = 1;
-  for (const std::int64_t size : place.shape) count *= size;
-  return flat.narrow(0, static_cast<std::int64_t>(place.offset), count).view(place.shape);
-}
-
 Status CheckIds(std::span<const std::int32_t> ids, std::uint32_t vocab, std::string_view what,
                 bool ignore_allowed) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -95,6 +65,7 @@ struct Model::State {
   at::Tensor weights;     // the same tensor, or its copy in the compute type on the device
   at::Tensor host_grads;  // the caller's gradients; undefined when there are none
   at::Tensor grads;       // the same tensor, or its fp32 twin on the device
+  at::Tensor frozen;      // in the compute type on the device; undefined when all is trained
   std::unique_ptr<Network> network;
 
   bool copies_weights() const { return !weights.is_same(master); }
@@ -192,7 +163,8 @@ Model::~Model() = default;
 Result<std::unique_ptr<Model>> Model::Create(const ModelConfig& config,
                                              const agreed::TileGrid& grid,
                                              const ModelOptions& options, std::span<float> weights,
-                                             std::span<float> grads) {
+                                             std::span<float> grads,
+                                             std::span<const float> frozen) {
   LOOM_RETURN_IF_ERROR(Validate(config));
   if (grid.tensors() != ParameterShapes(config)) {
     return MakeError(Code::kInvalid, "the tile grid is not the one of this model's parameters");
@@ -201,6 +173,12 @@ Result<std::unique_ptr<Model>> Model::Create(const ModelConfig& config,
     return MakeError(Code::kInvalid,
                      fmt::format("weights have {} and gradients {} elements, the grid has {}",
                                  weights.size(), grads.size(), grid.flat_size()));
+  }
+  LOOM_ASSIGN(const agreed::TileGrid frozen_grid, agreed::TileGrid::Make(FrozenShapes(config)));
+  if (frozen.size() != frozen_grid.flat_size()) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("the frozen weights have {} elements, this model needs {}",
+                                 frozen.size(), frozen_grid.flat_size()));
   }
   if (!(options.z_loss >= 0) || !std::isfinite(options.z_loss)) {
     return MakeError(Code::kInvalid,
@@ -213,31 +191,25 @@ Result<std::unique_ptr<Model>> Model::Create(const ModelConfig& config,
   const auto build = [&] {
     const at::Device device(state->options.device == tensor::Device::kCuda ? at::kCUDA : at::kCPU);
     const bool bf16 = options.compute == tensor::ComputeType::kBf16;
+    const auto placed = [&](const at::Tensor& values) {  // a copy only where it has to be one
+      return values.to(at::dtype(bf16 ? at::kBFloat16 : at::kFloat).device(device));
+    };
     state->master = View(weights);
-    state->weights = state->master;
-    if (bf16 || !device.is_cpu()) {
-      state->weights = at::empty({state->master.numel()},
-                                 at::dtype(bf16 ? at::kBFloat16 : at::kFloat).device(device));
-      state->weights.copy_(state->master);
-    }
+    state->weights = placed(state->master);
     if (!grads.empty()) {
       state->host_grads = View(grads);
       state->grads = device.is_cpu()
                          ? state->host_grads
                          : at::zeros({state->master.numel()}, at::dtype(at::kFloat).device(device));
     }
-    std::map<std::string, std::size_t> index;
-    for (std::size_t t = 0; t < grid.tensors().size(); ++t) index[grid.tensors()[t].name] = t;
-    const auto lookup = [&](std::initializer_list<std::string> names) {
-      tensor::Stack stack;
-      for (const Place& place : FindPlaces(grid, index, names)) {
-        stack.emplace_back(ViewAt(state->weights, place),
-                           state->grads.defined() ? ViewAt(state->grads, place) : at::Tensor());
-      }
-      return stack;
-    };
+    std::vector<FlatTensors> flats{{&grid, {state->weights, state->grads}}};
+    if (!frozen.empty()) {
+      state->frozen = placed(View({const_cast<float*>(frozen.data()), frozen.size()}));
+      flats.push_back({&frozen_grid, {state->frozen, at::Tensor()}});
+    }
+    const WeightViews views(std::move(flats), config.tuning);
     state->network =
-        Traits(config.family).rotary ? MakeLlama(config, lookup) : MakeGpt2(config, lookup);
+        Traits(config.family).rotary ? MakeLlama(config, views) : MakeGpt2(config, views);
     return true;
   };
   LOOM_RETURN_IF_ERROR([&]() -> Status {

@@ -63,10 +63,13 @@ class Model {
  public:
   /// `weights` and `grads` are flat buffers of `grid` (flat_size elements), which must be the grid
   /// of ParameterShapes(config). `grads` may be empty when only losses and logits are wanted.
+  /// `frozen` is the flat buffer of the grid of FrozenShapes(config), empty when all is trained; it
+  /// is only read, and may be a mapped file.
   static Result<std::unique_ptr<Model>> Create(const ModelConfig& config,
                                                const agreed::TileGrid& grid,
                                                const ModelOptions& options,
-                                               std::span<float> weights, std::span<float> grads);
+                                               std::span<float> weights, std::span<float> grads,
+                                               std::span<const float> frozen = {});
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;

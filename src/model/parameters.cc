@@ -110,7 +110,7 @@ bool WritesResidual(std::string_view name) {
 
 }  // namespace
 
-Shapes ParameterShapes(const ModelConfig& config) {
+Shapes NetworkShapes(const ModelConfig& config) {
   Shapes shapes = FirstShapes(config);
   for (std::uint32_t layer = 0; layer < config.layers; ++layer) {
     for (agreed::TensorShape& shape : LayerShapes(config, layer))
@@ -139,7 +139,12 @@ void InitWeights(const ModelConfig& config, const agreed::TileGrid& grid, std::u
   for (std::size_t t = 0; t < grid.tensors().size(); ++t) {
     const agreed::TensorShape& shape = grid.tensors()[t];
     const std::span<float> values = weights.subspan(grid.TensorOffset(t), shape.Numel());
-    if (shape.shape.size() >= 2) {
+    if (shape.name.ends_with(".lora_A.weight")) {
+      agreed::FillNormal(values, seed, t,
+                         1.0f / std::sqrt(3.0f * static_cast<float>(shape.shape[1])));
+    } else if (shape.name.ends_with(".lora_B.weight")) {
+      continue;  // so that the first step starts from what the network says by itself
+    } else if (shape.shape.size() >= 2) {
       agreed::FillNormal(values, seed, t,
                          WritesResidual(shape.name) ? residual_std : config.init_std);
     } else if (shape.name.ends_with(".weight")) {  // of a norm

@@ -22,11 +22,15 @@ struct Holder : torch::CustomClassHolder {
 
 struct Weight::Tensors {
   at::Tensor value, grad;
+  std::vector<LowRank> additions;
 };
-Weight::Weight(at::Tensor value, at::Tensor grad)
-    : tensors_(std::make_shared<const Tensors>(Tensors{std::move(value), std::move(grad)})) {}
+Weight::Weight(at::Tensor value, at::Tensor grad) : Weight(std::move(value), std::move(grad), {}) {}
+Weight::Weight(at::Tensor value, at::Tensor grad, std::vector<LowRank> additions)
+    : tensors_(std::make_shared<const Tensors>(
+          Tensors{std::move(value), std::move(grad), std::move(additions)})) {}
 const at::Tensor& Weight::value() const { return tensors_->value; }
 const at::Tensor& Weight::grad() const { return tensors_->grad; }
+const std::vector<LowRank>& Weight::additions() const { return tensors_->additions; }
 
 void HoldWeights(torch::autograd::AutogradContext* ctx, std::vector<Weight> weights) {
   ctx->saved_data["weights"] =

@@ -69,14 +69,13 @@ struct LayerNormFunction : Function<LayerNormFunction> {
     const at::Tensor& x = saved[0];
     const Weight& weight = HeldWeights(ctx)[0];
     const Weight& bias = HeldWeights(ctx)[1];
-    const bool wanted = weight.grad().defined();
-    const auto [dx, dw, db] =
-        at::native_layer_norm_backward(grads[0].contiguous(), x, {x.size(1)}, saved[1], saved[2],
-                                       weight.value(), bias.value(), {true, wanted, wanted});
-    if (wanted) {
-      weight.grad().add_(dw);
-      bias.grad().add_(db);
-    }
+    const bool weight_wanted = weight.grad().defined();
+    const bool bias_wanted = bias.grad().defined();
+    const auto [dx, dw, db] = at::native_layer_norm_backward(
+        grads[0].contiguous(), x, {x.size(1)}, saved[1], saved[2], weight.value(), bias.value(),
+        {true, weight_wanted, bias_wanted});
+    if (weight_wanted) weight.grad().add_(dw);
+    if (bias_wanted) bias.grad().add_(db);
     return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };

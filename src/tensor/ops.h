@@ -17,19 +17,31 @@ class Tensor;
 
 namespace loom::tensor {
 
+struct LowRank;
+
 /// A parameter and where its gradient goes. Copies share storage. `grad` may be undefined (no
 /// gradient wanted); it is fp32 whatever the type of `value`.
 class Weight {
  public:
   Weight() = default;  ///< absent, e.g. no bias
   Weight(at::Tensor value, at::Tensor grad);
+  /// A matrix that products add these to.
+  Weight(at::Tensor value, at::Tensor grad, std::vector<LowRank> additions);
   bool defined() const { return tensors_ != nullptr; }
   const at::Tensor& value() const;
   const at::Tensor& grad() const;
+  const std::vector<LowRank>& additions() const;
 
  private:
   struct Tensors;
   std::shared_ptr<const Tensors> tensors_;
+};
+
+/// scale * B A beside the matrix that produces some outputs (LoRA, Hu et al. 2021, section 4.1).
+struct LowRank {
+  std::int64_t first = 0;  ///< of the outputs that B has rows for
+  Weight a_NI, b_ON;       ///< rank N
+  double scale = 1;
 };
 
 /// Matrices one below the other, or vectors end to end, that act as one: those that lie side by
