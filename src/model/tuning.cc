@@ -11,7 +11,7 @@ namespace {
 
 using Shapes = std::vector<agreed::TensorShape>;
 
-constexpr std::size_t kMaxPatterns = 256;
+constexpr std::size_t kMaxPatterns = 1024;
 constexpr std::size_t kMaxPatternLength = 200;
 constexpr std::uint32_t kMaxLoraRank = 4096;
 constexpr std::string_view kPeftPrefix = "base_model.model.";

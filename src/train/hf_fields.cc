@@ -9,18 +9,16 @@
 #include <string>
 
 namespace loom::train {
-namespace {
 
-Error Missing(std::string_view key) {
-  return MakeError(Code::kInvalid, fmt::format("config.json has no '{}'", key),
+Error HfFields::Missing(std::string_view key) const {
+  return MakeError(Code::kInvalid, fmt::format("{} has no '{}'", file_, key),
                    "fetch the file again from where the model came");
 }
 
-}  // namespace
-
-Error RefuseKey(std::string_view key, const json::Value& value, std::string_view supported) {
+Error RefuseKey(std::string_view key, const json::Value& value, std::string_view supported,
+                std::string_view file) {
   return MakeError(Code::kInvalid,
-                   fmt::format("config.json: {} is {}", key, json::Dump(value).substr(0, 100)),
+                   fmt::format("{}: {} is {}", file, key, json::Dump(value).substr(0, 100)),
                    fmt::format("Loom supports {}", supported));
 }
 
@@ -45,7 +43,7 @@ Result<std::uint32_t> HfFields::U32(std::string_view key,
   }
   const std::uint64_t* number = value->AsUnsigned();
   if (number == nullptr || *number > std::numeric_limits<std::uint32_t>::max()) {
-    return RefuseKey(key, *value, "whole numbers below 2^32 here");
+    return RefuseKey(key, *value, "whole numbers below 2^32 here", file_);
   }
   return static_cast<std::uint32_t>(*number);
 }
@@ -58,7 +56,7 @@ Result<float> HfFields::F32(std::string_view key, std::optional<float> fallback)
   }
   double number = 0;
   if (!value->AsNumber(number) || std::abs(number) > std::numeric_limits<float>::max()) {
-    return RefuseKey(key, *value, "a number here");
+    return RefuseKey(key, *value, "a number here", file_);
   }
   return static_cast<float>(number);
 }
@@ -66,7 +64,7 @@ Result<float> HfFields::F32(std::string_view key, std::optional<float> fallback)
 Result<bool> HfFields::Bool(std::string_view key, bool fallback) const {
   const json::Value* value = Find(key);
   if (value == nullptr) return fallback;
-  if (value->AsBool() == nullptr) return RefuseKey(key, *value, "true or false here");
+  if (value->AsBool() == nullptr) return RefuseKey(key, *value, "true or false here", file_);
   return *value->AsBool();
 }
 
@@ -91,7 +89,7 @@ Status CheckNeutral(const HfFields& fields, std::span<const NeutralRule> rules) 
   for (const NeutralRule& rule : rules) {
     const json::Value* value = fields.Find(rule.key);
     if (value != nullptr && !rule.neutral(*value))
-      return RefuseKey(rule.key, *value, rule.supported);
+      return RefuseKey(rule.key, *value, rule.supported, fields.file());
   }
   return {};
 }

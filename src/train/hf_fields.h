@@ -1,5 +1,5 @@
-// The members of a config.json, read with errors that name key, value and what Loom supports; and
-// what the readers of its families share. Internal to train.
+// The members of a config.json (or an adapter's), read with errors that name key, value and what
+// Loom supports; and what the readers of its families share. Internal to train.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 namespace loom::train {
 
 /// "config.json: KEY is VALUE", and what Loom supports.
-Error RefuseKey(std::string_view key, const json::Value& value, std::string_view supported);
+Error RefuseKey(std::string_view key, const json::Value& value, std::string_view supported,
+                std::string_view file = "config.json");
 
 /// 1e-5f as 1e-05, not as 9.999999747378752e-06: the decimal that reads back to the same fp32.
 double ShortestDecimal(float value);
@@ -24,7 +25,9 @@ double ShortestDecimal(float value);
 /// is none.
 class HfFields {
  public:
-  explicit HfFields(const json::Value& object) : object_(object) {}
+  explicit HfFields(const json::Value& object, std::string_view file = "config.json")
+      : object_(object), file_(file) {}
+  std::string_view file() const { return file_; }
 
   const json::Value* Find(std::string_view key) const;  ///< null when missing or null
   bool Has(std::string_view key) const { return object_.Find(key) != nullptr; }  ///< null counts
@@ -35,7 +38,9 @@ class HfFields {
   std::string_view Text(std::string_view key) const;
 
  private:
+  Error Missing(std::string_view key) const;
   const json::Value& object_;
+  std::string_view file_;
 };
 
 /// A key that would change the mathematics: legal only with the value that changes nothing.

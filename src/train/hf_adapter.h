@@ -1,0 +1,50 @@
+// LoRA adapters as PEFT keeps them: a folder with adapter_config.json and
+// adapter_model.safetensors. Reading refuses by name whatever would compute something else; merging
+// adds an adapter into the weights of its network (Hu et al. 2021, section 4.1).
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "agreed/flat_buffer.h"
+#include "agreed/tile_grid.h"
+#include "base/result.h"
+#include "model/config.h"
+#include "tensor/safetensors.h"
+
+namespace loom::train {
+
+/// Whether the folder holds an adapter_config.json.
+bool IsAdapterFolder(const std::string& folder);
+
+/// An adapter in memory.
+struct Adapter {
+  model::ModelConfig config;  ///< the network's, with tuning as the adapter has it
+  agreed::TileGrid grid;      ///< of model::ParameterShapes(config)
+  agreed::FlatBuffer weights;
+  std::string base;  ///< base_model_name_or_path, as it stands there
+};
+/// Reads an adapter for this network (its own tuning is not looked at). Errors list the tensors
+/// that are missing and those that have no place.
+Result<Adapter> ReadAdapter(const std::string& folder, const model::ModelConfig& network);
+
+/// What is written. `weights` is the flat buffer of `grid`, the grid of ParameterShapes(config).
+struct AdapterExport {
+  const model::ModelConfig& config;
+  const agreed::TileGrid& grid;
+  std::span<const float> weights;
+  std::string base;  ///< for base_model_name_or_path: where its users find the network
+  tensor::DType dtype = tensor::DType::kF32;
+};
+/// Writes a folder that PEFT loads. An existing one is replaced file by file only when it holds
+/// nothing but an adapter; otherwise kConflict.
+Status ExportAdapter(const std::string& folder, const AdapterExport& content);
+
+/// Adds scale * B A of the additions into a network: `network` is the flat buffer of
+/// MakeGrid(config without tuning). Each product is summed in double over the rank, in order, and
+/// rounded once: the same bits everywhere.
+Status MergeAdapter(const model::ModelConfig& config, const agreed::TileGrid& grid,
+                    std::span<const float> weights, std::span<float> network);
+
+}  // namespace loom::train
