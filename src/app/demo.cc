@@ -143,7 +143,7 @@ Status OneProcessDemo(const DemoOptions& options, train::RunFile run, Output& ou
   outcome.weights = std::move(result.weights);
   DemoSummary& summary = outcome.summary;
   LOOM_ASSIGN(summary.val_loss, LossOf(outcome.spec, run.local, outcome.grid,
-                                       outcome.weights.span(), outcome.dataset.val));
+                                       outcome.weights.span(), {}, outcome.dataset.val));
   summary.val_loss_one_process = summary.val_loss;
   summary.peers = 1;
   summary.rounds = result.rounds;
@@ -239,9 +239,9 @@ Status SwarmDemo(const DemoOptions& options, train::RunFile run, Output& out) {
   outcome.grid = final.model.grid;
   outcome.weights = std::move(final.model.weights);
   LOOM_ASSIGN(summary.val_loss, LossOf(outcome.spec, local, outcome.grid, outcome.weights.span(),
-                                       outcome.dataset.val));
-  LOOM_ASSIGN(summary.val_loss_one_process,
-              LossOf(outcome.spec, local, result.grid, result.weights.span(), outcome.dataset.val));
+                                       {}, outcome.dataset.val));
+  LOOM_ASSIGN(summary.val_loss_one_process, LossOf(outcome.spec, local, result.grid,
+                                                   result.weights.span(), {}, outcome.dataset.val));
   summary.peers = kDemoPeers;
   summary.killed = end.killed;
   summary.rounds = folder.records.size();

@@ -67,8 +67,10 @@ Result<double> MeasureTraining(const train::RunSpec& wanted, const train::LocalC
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     tokens[i] = static_cast<std::int32_t>(i * 2654435761U % spec.model.vocab);
   }
-  LOOM_ASSIGN(auto engine, train::StepEngine::Make(
-                               spec, local, data::TokenStream::FromTokens(std::move(tokens))));
+  LOOM_ASSIGN(const train::FrozenWeights frozen, train::DrawFrozen(spec.model, 0));
+  LOOM_ASSIGN(auto engine,
+              train::StepEngine::Make(spec, local, data::TokenStream::FromTokens(std::move(tokens)),
+                                      {}, frozen));
   const std::shared_ptr<train::StepEngine> shared = std::move(engine);
   LOOM_ASSIGN(const auto worker, train::TrainWorker::Make(shared));
   const std::uint64_t flat = shared->grid().flat_size();

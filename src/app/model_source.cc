@@ -50,6 +50,7 @@ Result<OpenedModel> OpenModel(const std::string& path, const std::string& device
     LOOM_ASSIGN(FolderModel folder, ReadFolderModel(path));
     for (const std::string& note : folder.notes) Log(LogLevel::kWarn, "folder", "{}", note);
     model.source = std::move(folder.model);
+    model.adapter = std::move(folder.adapter);
     model.round = folder.round;
   } else if (IsHfFolder(path)) {
     LOOM_ASSIGN(model.source, train::ImportHfFolder(path));

@@ -8,6 +8,7 @@
 #include "agreed/flat_buffer.h"
 #include "base/id.h"
 #include "model/model.h"
+#include "train/hf_adapter.h"
 #include "train/hf_folder.h"
 #include "train/spec.h"
 
@@ -17,6 +18,7 @@ namespace loom::app {
 struct OpenedModel {
   std::string path;
   train::HfModel source;
+  std::optional<train::Adapter> adapter;  ///< FolderModel::adapter
   std::unique_ptr<model::Model> network;
   std::optional<Round> round;  ///< of a peer's folder: whose state this is
 

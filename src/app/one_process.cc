@@ -57,17 +57,22 @@ Result<train::ReferenceProgress> NextRound(train::ReferenceTrainer& trainer,
 Result<OneProcessResult> TrainOneProcess(const OneProcessOptions& options,
                                          const data::TokenStream& train,
                                          const std::atomic<bool>& cut, Output& out) {
-  LOOM_ASSIGN(auto made, train::StepEngine::Make(options.spec, options.local, train, options.mix));
-  const std::shared_ptr<train::StepEngine> engine = std::move(made);
   OneProcessResult result;
+  if (!options.from.empty()) {
+    LOOM_ASSIGN(result.frozen, train::ReadFrozen(options.from, options.spec.model));
+  }
+  LOOM_ASSIGN(auto made, train::StepEngine::Make(options.spec, options.local, train, options.mix,
+                                                 result.frozen));
+  const std::shared_ptr<train::StepEngine> engine = std::move(made);
   result.grid = engine->grid();
   LOOM_ASSIGN(result.weights, agreed::FlatBuffer::Allocate(result.grid.flat_size()));
-  if (options.from.empty()) {
+  if (options.from.empty() || options.spec.model.tuning.lora_rank > 0) {
     model::InitWeights(options.spec.model, result.grid, options.spec.sync.seed,
                        result.weights.span());
-  } else {
-    LOOM_RETURN_IF_ERROR(
-        train::ReadStartWeights(options.from, options.spec.model, result.weights.span()));
+  }
+  if (!options.from.empty()) {
+    LOOM_RETURN_IF_ERROR(train::ReadStartWeights(options.from, options.spec.model, result.grid,
+                                                 result.weights.span()));
   }
   LOOM_ASSIGN(auto trainer, train::ReferenceTrainer::Make(engine, result.weights.span()));
   LOOM_ASSIGN(const FileHandle metrics, OpenMetrics(options.metrics_path));
@@ -98,8 +103,9 @@ Result<OneProcessResult> TrainOneProcess(const OneProcessOptions& options,
 
 Result<double> LossOf(const train::RunSpec& spec, const train::LocalConfig& local,
                       const agreed::TileGrid& grid, std::span<float> weights,
-                      const data::TokenStream& stream) {
-  LOOM_ASSIGN(const model::LossSum sum, train::EvaluateLoss(spec, local, grid, weights, stream));
+                      const train::FrozenWeights& frozen, const data::TokenStream& stream) {
+  LOOM_ASSIGN(const model::LossSum sum,
+              train::EvaluateLoss(spec, local, grid, weights, frozen, stream));
   return sum.nll / static_cast<double>(sum.tokens);
 }
 

@@ -10,6 +10,7 @@
 #include "app/output.h"
 #include "collab/worker.h"
 #include "data/dataset.h"
+#include "train/frozen.h"
 #include "train/spec.h"
 
 namespace loom::app {
@@ -30,6 +31,7 @@ struct OneProcessOptions {
 struct OneProcessResult {
   agreed::TileGrid grid;
   agreed::FlatBuffer weights;
+  train::FrozenWeights frozen;  ///< what was not trained
   std::uint64_t rounds = 0;
   std::uint64_t tokens = 0;
   double train_loss = 0;  ///< of the last round
@@ -44,9 +46,9 @@ Result<OneProcessResult> TrainOneProcess(const OneProcessOptions& options,
                                          const data::TokenStream& train,
                                          const std::atomic<bool>& cut, Output& out);
 
-/// Loss of weights on a stream, nats a token.
+/// Loss of trained weights on a stream, nats a token.
 Result<double> LossOf(const train::RunSpec& spec, const train::LocalConfig& local,
                       const agreed::TileGrid& grid, std::span<float> weights,
-                      const data::TokenStream& stream);
+                      const train::FrozenWeights& frozen, const data::TokenStream& stream);
 
 }  // namespace loom::app

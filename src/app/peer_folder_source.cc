@@ -261,9 +261,17 @@ Result<FolderModel> ReadFolderModel(const std::string& dir) {
   LOOM_ASSIGN(out.model.texts, node::ReadStartTexts(folder.run, dir));
   out.model.texts.files.emplace("tokenizer.json", out.model.tokenizer->ToJson());
   out.model.config = spec.model;
-  out.model.grid = engine.grid();
-  LOOM_ASSIGN(out.model.weights, agreed::FlatBuffer::Allocate(engine.weights().size()));
-  std::copy(engine.weights().begin(), engine.weights().end(), out.model.weights.data());
+  out.model.config.tuning = {};
+  LOOM_ASSIGN(out.model.grid,
+              agreed::TileGrid::Make(model::NetworkShapes(spec.model), spec.sync.tile_elements));
+  LOOM_ASSIGN(const train::FrozenWeights frozen, node::ReadFrozenWeights(folder.run, dir));
+  LOOM_ASSIGN(out.model.weights,
+              train::WholeNetwork(spec.model, engine.grid(), engine.weights(), frozen));
+  if (spec.model.tuning.lora_rank > 0) {
+    out.adapter.emplace(spec.model, engine.grid(), agreed::FlatBuffer(), "");
+    LOOM_ASSIGN(out.adapter->weights, agreed::FlatBuffer::Allocate(engine.weights().size()));
+    std::ranges::copy(engine.weights(), out.adapter->weights.data());
+  }
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "collab/record.h"
 #include "data/shards.h"
 #include "node/run_data.h"
+#include "train/hf_adapter.h"
 #include "train/hf_folder.h"
 
 namespace loom::app {
@@ -34,9 +35,10 @@ Result<FolderRecords> ReadFolderRecords(const std::string& dir);
 Result<std::vector<collab::Record>> ReadOrphans(const std::string& dir,
                                                 std::vector<std::string>& notes);
 
-/// A state of the run as a model. `round` may be behind the newest record: `notes` says why.
+/// A state of the run as a whole model. `round` may be behind the newest record: `notes` says why.
 struct FolderModel {
   train::HfModel model;
+  std::optional<train::Adapter> adapter;  ///< of a run that trains LoRA: what the model has in it
   Round round = 0;
   std::vector<std::string> notes;
 };

@@ -51,6 +51,7 @@ Status PrintPlan(train::RunFile run, const PlanOptions& options, bool json) {
   }
   Output out(json);
   out.Event({{"parameters", json::Value(plan.parameters)},
+             {"frozen", json::Value(plan.frozen)},
              {"weights", json::Value(plan.weights)},
              {"gradients", json::Value(plan.gradients)},
              {"inner", json::Value(plan.inner)},
@@ -67,8 +68,11 @@ Status PrintPlan(train::RunFile run, const PlanOptions& options, bool json) {
              {"eta_s", json::Value(plan.eta_s)}});
   if (json) return {};
   const auto bytes = [](std::uint64_t n) { return HumanBytes(static_cast<double>(n)); };
-  out.Say("{} parameters, {} peer{}", HumanCount(plan.parameters), options.peers,
-          options.peers == 1 ? "" : "s");
+  out.Say("{} parameters{}, {} peer{}", HumanCount(plan.parameters),
+          plan.frozen > 0
+              ? fmt::format(" of {} are trained", HumanCount(plan.parameters + plan.frozen))
+              : "",
+          options.peers, options.peers == 1 ? "" : "s");
   out.Say(
       "memory       weights {}, gradients {}, inner {}, outer {}, encoded {}, activations {}, "
       "base {}: total {}",

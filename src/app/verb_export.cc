@@ -18,6 +18,9 @@ struct Options {
   std::string out;
   std::string dtype = "keep";
   std::uint64_t shard_bytes = 5'000'000'000;
+  bool adapter = false;
+  std::string base;
+  std::string merge;
   bool json = false;
 };
 
@@ -30,9 +33,71 @@ Result<std::optional<tensor::DType>> ParseType(const std::string& name) {
                    "it is keep, fp32, bf16 or fp16");
 }
 
+void Told(const Options& options, std::uint64_t parameters, const std::string& of_round,
+          const std::string& next) {
+  Output out(options.json);
+  out.Event({{"export_dir", json::Value(options.out)}, {"parameters", json::Value(parameters)}});
+  if (options.json) return;
+  out.Say("wrote {} ({} parameters{}){}", options.out, HumanCount(parameters), of_round,
+          next.empty() ? "" : "\nnext: " + next);
+}
+
+std::string OfRound(const OpenedModel& model) {
+  return model.round ? fmt::format(", the state after round {}", *model.round) : "";
+}
+
+/// The additions of a run that trains LoRA, in PEFT's format.
+Status ExportAdapterOf(const Options& options, tensor::DType dtype) {
+  LOOM_ASSIGN(const OpenedModel model, OpenModel(options.model, "cpu", 1));
+  if (!model.adapter) {
+    return MakeError(Code::kInvalid, fmt::format("{} trains no adapter", options.model),
+                     "runs with lora_rank below [tune] do; leave --adapter out for a whole model");
+  }
+  const train::Adapter& adapter = *model.adapter;
+  LOOM_RETURN_IF_ERROR(train::ExportAdapter(
+      options.out, {adapter.config, adapter.grid, adapter.weights.span(), options.base, dtype}));
+  Told(options, adapter.grid.num_elements(), OfRound(model), "");
+  return {};
+}
+
+/// A folder with an adapter added into its weights.
+Status ExportMerged(const Options& options, std::optional<tensor::DType> dtype) {
+  LOOM_ASSIGN(train::HfModel base, train::ImportHfFolder(options.model));
+  LOOM_ASSIGN(const train::Adapter adapter, train::ReadAdapter(options.merge, base.config));
+  LOOM_RETURN_IF_ERROR(train::MergeAdapter(adapter.config, adapter.grid, adapter.weights.span(),
+                                           base.weights.span()));
+  const auto views = train::WeightViews(base.grid, base.weights.span());
+  LOOM_RETURN_IF_ERROR(train::ExportHfFolder(options.out, {.config = base.config,
+                                                           .tensors = views,
+                                                           .texts = base.texts,
+                                                           .dtype = dtype,
+                                                           .shard_bytes = options.shard_bytes}));
+  Told(options, base.grid.num_elements(), "",
+       fmt::format("loom generate {} --prompt \"It was\"", options.out));
+  return {};
+}
+
+Status CheckCombination(const Options& options) {
+  if (options.adapter && !options.merge.empty()) {
+    return MakeError(Code::kInvalid, "--adapter and --merge stand beside each other",
+                     "--adapter writes additions alone, --merge a whole model");
+  }
+  if (!options.base.empty() && !options.adapter)
+    return MakeError(Code::kInvalid, "--base goes with --adapter", "leave it out");
+  if (!options.merge.empty() && !IsHfFolder(options.model)) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("--merge needs a Hugging Face folder, {} is none", options.model),
+                     "a run's own additions are merged into its model when it is exported");
+  }
+  return {};
+}
+
 Status Export(const Options& options) {
+  LOOM_RETURN_IF_ERROR(CheckCombination(options));
   LOOM_ASSIGN(const auto dtype, ParseType(options.dtype));
   LOOM_RETURN_IF_ERROR(CheckRange("--shard-size", options.shard_bytes, 1, std::uint64_t{1} << 50));
+  if (options.adapter) return ExportAdapterOf(options, dtype.value_or(tensor::DType::kF32));
+  if (!options.merge.empty()) return ExportMerged(options, dtype);
   const auto write = [&](const model::ModelConfig& config,
                          std::span<const tensor::TensorView> tensors, const train::HfTexts& texts) {
     return train::ExportHfFolder(options.out, {.config = config,
@@ -53,14 +118,10 @@ Status Export(const Options& options) {
     const auto views = train::WeightViews(source.grid, source.weights.span());
     LOOM_RETURN_IF_ERROR(write(source.config, views, source.texts));
     parameters = source.grid.num_elements();
-    if (model.round) of_round = fmt::format(", the state after round {}", *model.round);
+    of_round = OfRound(model);
   }
-  Output out(options.json);
-  out.Event({{"export_dir", json::Value(options.out)}, {"parameters", json::Value(parameters)}});
-  if (!options.json) {
-    out.Say("wrote {} ({} parameters{})\nnext: loom generate {} --prompt \"It was\"", options.out,
-            HumanCount(parameters), of_round, options.out);
-  }
+  Told(options, parameters, of_round,
+       fmt::format("loom generate {} --prompt \"It was\"", options.out));
   return {};
 }
 
@@ -69,7 +130,7 @@ Status Export(const Options& options) {
 Verb ExportVerb() {
   auto options = std::make_shared<Options>();
   return {.name = "export",
-          .summary = "Write a model as a Hugging Face folder",
+          .summary = "Write a model as a Hugging Face folder, or a run's LoRA adapter",
           .example = "loom export loom-run-1 --out model",
           .declare =
               [options](Args& args) {
@@ -80,6 +141,12 @@ Verb ExportVerb() {
                             "fp32, bf16, fp16, or keep: as the model is");
                 args.Size("--shard-size", options->shard_bytes,
                           "Largest weights file in bytes, also as 5G; more make several");
+                args.Flag("--adapter", options->adapter,
+                          "Of a run that trains LoRA: the adapter alone, in PEFT's format");
+                args.Option("--base", "NAME", options->base,
+                            "With --adapter: where its users find the model it belongs to");
+                args.Option("--merge", "ADAPTER", options->merge,
+                            "Add an adapter of PEFT's into the weights of a Hugging Face folder");
                 args.Flag("--json", options->json, "One object: export_dir, parameters");
               },
           .run = [options] { return Export(*options); }};

@@ -74,13 +74,19 @@ Status TrainHere(const Options& options, train::RunFile run) {
                         .metrics_path = dir + "/metrics.jsonl"};
   LOOM_ASSIGN(OneProcessResult result, TrainOneProcess(one, dataset.train, cut, out));
   LOOM_ASSIGN(const train::HfTexts texts, TextsOf(run, *dataset.tokenizer));
-  const auto views = train::WeightViews(result.grid, result.weights.span());
-  LOOM_RETURN_IF_ERROR(train::ExportHfFolder(
-      dir + "/model", {.config = run.spec.model, .tensors = views, .texts = texts}));
+  model::ModelConfig whole = run.spec.model;
+  whole.tuning = {};
+  LOOM_ASSIGN(const agreed::TileGrid grid, model::MakeGrid(whole));
+  LOOM_ASSIGN(
+      const agreed::FlatBuffer network,
+      train::WholeNetwork(run.spec.model, result.grid, result.weights.span(), result.frozen));
+  const auto views = train::WeightViews(grid, network.span());
+  LOOM_RETURN_IF_ERROR(
+      train::ExportHfFolder(dir + "/model", {.config = whole, .tensors = views, .texts = texts}));
   double val_loss = 0;
   if (dataset.val.size() >= 2) {
-    LOOM_ASSIGN(val_loss,
-                LossOf(run.spec, run.local, result.grid, result.weights.span(), dataset.val));
+    LOOM_ASSIGN(val_loss, LossOf(run.spec, run.local, result.grid, result.weights.span(),
+                                 result.frozen, dataset.val));
   }
   out.Event({{"event", json::Value("done")},
              {"rounds", json::Value(result.rounds)},

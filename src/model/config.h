@@ -109,6 +109,8 @@ Result<agreed::TileGrid> MakeGrid(const ModelConfig& config);
 /// Number of values of the network, trained or not. Requires: Validate(config) is ok.
 std::uint64_t ParameterCount(const ModelConfig& config);
 
+/// The last parts of the names of a layer's matrices: what LoRA can be added to.
+std::vector<std::string> LayerMatrices(const ModelConfig& config);
 /// The names of A and B that LoRA adds to the matrix of this name.
 struct LoraNames {
   std::string a, b;

@@ -52,20 +52,22 @@ Status ValidateList(std::string_view key, const std::vector<std::string>& list) 
                        fmt::format("tune.{} has an entry of {} characters, allowed are 1 to {}",
                                    key, entry.size(), kMaxPatternLength));
     }
+    constexpr std::string_view kSigns = "_-.*?[]!";
+    const auto plain = [&](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             kSigns.find(c) != std::string_view::npos;
+    };
+    if (!std::ranges::all_of(entry, plain)) {
+      return MakeError(Code::kInvalid,
+                       fmt::format("tune.{}: \"{}\" has a sign that no name has", key, entry),
+                       fmt::format("letters, digits and {} are allowed", kSigns));
+    }
   }
   return {};
 }
 
-/// "q_proj, k_proj": the modules of one layer that LoRA can be added to.
 std::string PossibleTargets(const ModelConfig& config) {
-  std::vector<std::string> names;
-  for (const agreed::TensorShape& shape : NetworkShapes(config)) {
-    const std::string_view module = LayerModule(shape.name);
-    if (module.empty() || shape.shape.size() != 2) continue;
-    std::string last(module.substr(module.rfind('.') + 1));
-    if (std::ranges::find(names, last) == names.end()) names.push_back(std::move(last));
-  }
-  return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{}", fmt::join(LayerMatrices(config), ", "));
 }
 
 Status ValidateLora(const ModelConfig& config) {
@@ -105,6 +107,17 @@ Status ValidateLora(const ModelConfig& config) {
 }
 
 }  // namespace
+
+std::vector<std::string> LayerMatrices(const ModelConfig& config) {
+  std::vector<std::string> names;
+  for (const agreed::TensorShape& shape : NetworkShapes(config)) {
+    const std::string_view module = LayerModule(shape.name);
+    if (module.empty() || shape.shape.size() != 2) continue;
+    std::string last(module.substr(module.rfind('.') + 1));
+    if (std::ranges::find(names, last) == names.end()) names.push_back(std::move(last));
+  }
+  return names;
+}
 
 std::optional<LoraNames> FindLora(const Tuning& tuning, std::string_view matrix) {
   const std::string_view module = LayerModule(matrix);

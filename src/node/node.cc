@@ -379,8 +379,12 @@ void Node::Stop(NodeEnd end) {
     }
     std::optional<model::LossSum> validation;
     if (options_.final_loss && dataset_->val.size() >= 2) {
-      if (const auto loss = train::EvaluateLoss(run_->spec, options_.local, engine_->grid(),
-                                                engine_->weights(), dataset_->val, interrupted_)) {
+      const auto evaluate = [&]() -> Result<model::LossSum> {
+        LOOM_ASSIGN(const train::FrozenWeights frozen, Frozen());
+        return train::EvaluateLoss(run_->spec, options_.local, engine_->grid(), engine_->weights(),
+                                   frozen, dataset_->val, interrupted_);
+      };
+      if (const auto loss = evaluate()) {
         validation = *loss;
       } else {
         Log(LogLevel::kWarn, "validation", "{}", loss.error().ToString());

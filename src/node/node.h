@@ -35,6 +35,7 @@
 #include "store/peer_folder.h"
 #include "swarm/directory.h"
 #include "swarm/invite.h"
+#include "train/frozen.h"
 
 namespace loom::node {
 
@@ -161,6 +162,8 @@ class Node final : public net::TransportEvents {
   /// On the storage thread; then `then` here. An error ends this node.
   void WriteData(std::function<Status(DataWriter&)> what, std::function<void()> then = {});
   void StartPeer();
+  /// What the run does not train, read once. Compute thread.
+  Result<train::FrozenWeights> Frozen();
   void PeerRestored(Result<collab::PeerRestore> restored);
   /// The core again from the folder, on the same connections.
   void ReloadPeer();
@@ -215,6 +218,7 @@ class Node final : public net::TransportEvents {
   train::RunSpec settings_;  ///< as owners' orders have changed them; compute thread
   std::optional<DataServer> data_;
   std::optional<data::Dataset> dataset_;
+  train::FrozenWeights frozen_;  ///< Frozen()
   std::unique_ptr<collab::TileLayout> layout_;
 
   std::atomic<bool> interrupted_{false};

@@ -253,8 +253,9 @@ void Node::StartPeer() {
       auto shared = std::make_shared<std::shared_ptr<train::StepEngine>>();
       const auto factory = [this, shared](WorkerIndex) -> Result<std::unique_ptr<collab::Worker>> {
         if (*shared == nullptr) {
+          LOOM_ASSIGN(const train::FrozenWeights frozen, Frozen());
           LOOM_ASSIGN(auto made, train::StepEngine::Make(settings_, options_.local, dataset_->train,
-                                                         dataset_->mix));
+                                                         dataset_->mix, frozen));
           *shared = std::move(made);
         }
         LOOM_ASSIGN(auto worker, train::TrainWorker::Make(*shared));
@@ -280,6 +281,13 @@ void Node::StartPeer() {
     reactor_.Post([this, shared_result] { PeerRestored(std::move(*shared_result)); });
   });
   if (!posted) Stop({collab::PeerState::kFailed, "the compute queue is full"});
+}
+
+Result<train::FrozenWeights> Node::Frozen() {
+  if (frozen_ == nullptr) {
+    LOOM_ASSIGN(frozen_, ReadFrozenWeights(*run_, options_.dir));
+  }
+  return frozen_;
 }
 
 // Behind all writes of the old core, and on the compute thread behind all its jobs.

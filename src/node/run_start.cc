@@ -65,7 +65,7 @@ Result<std::vector<collab::NamedObject>> KeepStart(const train::RunFile& file,
 }
 
 Status CheckStart(const std::vector<collab::NamedObject>& start, const model::ModelConfig& config) {
-  if (start.empty()) return {};
+  if (start.empty() && config.tuning.trains_all()) return {};
   LOOM_RETURN_IF_ERROR(model::Validate(config));
   const auto refuse = [](std::string what) {
     return MakeError(Code::kInvalid, "the model that the run starts from: " + std::move(what),
@@ -93,12 +93,17 @@ Status CheckStart(const std::vector<collab::NamedObject>& start, const model::Mo
 
 Status ReadFirstWeights(const Run& run, const std::string& dir, const agreed::TileGrid& grid,
                         std::span<float> weights) {
-  if (run.content.start.empty()) {
-    model::InitWeights(run.spec.model, grid, run.spec.sync.seed, weights);
-    return {};
-  }
+  const bool drawn = run.content.start.empty() || run.spec.model.tuning.lora_rank > 0;
+  if (drawn) model::InitWeights(run.spec.model, grid, run.spec.sync.seed, weights);
+  if (run.content.start.empty()) return {};
   LOOM_RETURN_IF_ERROR(CheckFiles(run, dir));
-  return train::ReadStartWeights(StartPath(dir), run.spec.model, weights);
+  return train::ReadStartWeights(StartPath(dir), run.spec.model, grid, weights);
+}
+
+Result<train::FrozenWeights> ReadFrozenWeights(const Run& run, const std::string& dir) {
+  if (run.spec.model.tuning.trains_all()) return train::FrozenWeights();
+  LOOM_RETURN_IF_ERROR(CheckFiles(run, dir));
+  return train::ReadFrozen(StartPath(dir), run.spec.model);
 }
 
 Hash FirstRoot(const train::RunSpec& spec, const agreed::TileGrid& grid,

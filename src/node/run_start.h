@@ -11,6 +11,7 @@
 #include "agreed/tile_grid.h"
 #include "collab/record.h"
 #include "node/run_data.h"
+#include "train/frozen.h"
 #include "train/hf_folder.h"
 #include "train/spec.h"
 
@@ -26,10 +27,12 @@ Result<std::vector<collab::NamedObject>> KeepStart(const train::RunFile& file,
 /// size that no such model can have.
 Status CheckStart(const std::vector<collab::NamedObject>& start, const model::ModelConfig& config);
 
-/// Fills a zeroed flat buffer of the model's grid with the first weights, in fp32. kCorrupt names a
-/// kept file that is not the one of the genesis record.
+/// Fills a zeroed flat buffer of the trained parameters' grid with the first weights, in fp32.
+/// kCorrupt names a kept file that is not the one of the genesis record.
 Status ReadFirstWeights(const Run& run, const std::string& dir, const agreed::TileGrid& grid,
                         std::span<float> weights);
+/// What the run does not train, of the kept model; null when it trains everything.
+Result<train::FrozenWeights> ReadFrozenWeights(const Run& run, const std::string& dir);
 /// The root of a first state: these weights, and zeros beside them.
 Hash FirstRoot(const train::RunSpec& spec, const agreed::TileGrid& grid,
                std::span<const float> weights);

@@ -60,10 +60,12 @@ Result<model::LossSum> EvaluateLoss(model::Model& model, const data::TokenStream
 
 Result<model::LossSum> EvaluateLoss(const RunSpec& spec, const LocalConfig& local,
                                     const agreed::TileGrid& grid, std::span<float> weights,
-                                    const data::TokenStream& stream, const std::atomic<bool>& cut) {
+                                    const FrozenWeights& frozen, const data::TokenStream& stream,
+                                    const std::atomic<bool>& cut) {
   model::ModelOptions options;
   LOOM_ASSIGN(options.device, tensor::ParseDevice(local.device));
-  LOOM_ASSIGN(const auto network, model::Model::Create(spec.model, grid, options, weights, {}));
+  LOOM_ASSIGN(const auto network,
+              model::Model::Create(spec.model, grid, options, weights, {}, SpanOf(frozen)));
   return EvaluateLoss(*network, stream, cut);
 }
 

@@ -10,6 +10,7 @@
 #include "data/shards.h"
 #include "data/tokenizer.h"
 #include "model/model.h"
+#include "train/frozen.h"
 #include "train/spec.h"
 
 namespace loom::train {
@@ -18,10 +19,10 @@ namespace loom::train {
 /// vocabulary, or kRefused: `cut` became true.
 Result<model::LossSum> EvaluateLoss(model::Model& model, const data::TokenStream& stream,
                                     const std::atomic<bool>& cut = std::atomic<bool>(false));
-/// The same with these weights (flat_size elements of `grid`), on local.device.
+/// The same with these weights (flat_size elements of `grid`) and frozen ones, on local.device.
 Result<model::LossSum> EvaluateLoss(const RunSpec& spec, const LocalConfig& local,
                                     const agreed::TileGrid& grid, std::span<float> weights,
-                                    const data::TokenStream& stream,
+                                    const FrozenWeights& frozen, const data::TokenStream& stream,
                                     const std::atomic<bool>& cut = std::atomic<bool>(false));
 
 /// Bytes that the targets of EvaluateLoss stand for, for a loss in bits a byte.

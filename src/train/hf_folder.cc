@@ -82,7 +82,7 @@ Result<HfModel> ImportHfFolder(const std::string& folder) {
   LOOM_ASSIGN(HfFolder opened, HfFolder::Open(folder));
   HfModel out;
   LOOM_ASSIGN(out.weights, agreed::FlatBuffer::Allocate(opened.grid.flat_size()));
-  LOOM_RETURN_IF_ERROR(opened.ReadWeights(out.weights.span()));
+  LOOM_RETURN_IF_ERROR(opened.ReadWeights(opened.grid, out.weights.span()));
   if (auto tokenizer = opened.ReadTokenizer()) {
     out.tokenizer = std::move(*tokenizer);
   } else {

@@ -46,9 +46,9 @@ class HfFolder {
   std::vector<tensor::TensorView> tensors;  ///< of the grid, in its order; F32, BF16 or F16
   HfTexts texts;
 
-  /// Fills a flat buffer of the grid with fp32. Errors name the tensor with a value that is not
-  /// finite.
-  Status ReadWeights(std::span<float> weights) const;
+  /// Fills those tensors of a layout that the folder has, in fp32; with `grid`, all. Errors name
+  /// the tensor with a value that is not finite.
+  Status ReadWeights(const agreed::TileGrid& layout, std::span<float> weights) const;
   /// The same check without keeping anything.
   Status CheckValues() const;
   /// kNotFound without a tokenizer.json; other errors when Loom cannot use it.

@@ -124,14 +124,20 @@ std::optional<std::size_t> FirstNotFinite(std::span<const float> values) {
   return static_cast<std::size_t>(bad - values.begin());
 }
 
-Status ReadTensors(const agreed::TileGrid& grid, std::span<const tensor::TensorView> tensors,
+/// Those tensors of the layout that there are, by name.
+Status ReadTensors(const agreed::TileGrid& layout, std::span<const tensor::TensorView> tensors,
                    std::span<float> weights) {
-  LOOM_CHECK(weights.size() == grid.flat_size(), "{} weights for a grid of {}", weights.size(),
-             grid.flat_size());
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const std::span<float> out = weights.subspan(grid.TensorOffset(t), tensors[t].Numel());
-    LOOM_RETURN_IF_ERROR(tensor::ToFloat32(tensors[t], out));
-    if (const auto bad = FirstNotFinite(out)) return tensor::NotFiniteError(tensors[t].name, *bad);
+  LOOM_CHECK(weights.size() == layout.flat_size(), "{} weights for a grid of {}", weights.size(),
+             layout.flat_size());
+  std::map<std::string_view, const tensor::TensorView*> found;
+  for (const tensor::TensorView& view : tensors) found.emplace(view.name, &view);
+  for (std::size_t t = 0; t < layout.tensors().size(); ++t) {
+    const agreed::TensorShape& shape = layout.tensors()[t];
+    const auto view = found.find(shape.name);
+    if (view == found.end()) continue;
+    const std::span<float> out = weights.subspan(layout.TensorOffset(t), shape.Numel());
+    LOOM_RETURN_IF_ERROR(tensor::ToFloat32(*view->second, out));
+    if (const auto bad = FirstNotFinite(out)) return tensor::NotFiniteError(shape.name, *bad);
   }
   return {};
 }
@@ -219,8 +225,8 @@ Result<std::vector<tensor::TensorView>> HfWeights::Match(const agreed::TileGrid&
   return out;
 }
 
-Status HfFolder::ReadWeights(std::span<float> weights) const {
-  Status read = ReadTensors(grid, tensors, weights);
+Status HfFolder::ReadWeights(const agreed::TileGrid& layout, std::span<float> weights) const {
+  Status read = ReadTensors(layout, tensors, weights);
   if (!read) return std::move(read).error().Context(fmt::format("model folder '{}'", path_));
   return {};
 }

@@ -44,10 +44,12 @@ Result<RunPlan> PlanRun(const RunSpec& spec, const LocalConfig& local, const Pla
   plan.hosted = (workers + peers - 1) / peers;
   const bool local_steps = spec.sync.method == collab::Method::kDiloco;
   const bool lossy = kind != codec::CodecKind::kFp32;
-  plan.weights = flat;
+  LOOM_ASSIGN(const auto frozen, agreed::TileGrid::Make(model::FrozenShapes(config)));
+  plan.frozen = frozen.num_elements();
+  plan.weights = flat + frozen.flat_size() * sizeof(float);
   // With a lossy codec each worker trains in a buffer of its own, else all in one.
   if (local_steps) plan.weights += (lossy ? plan.hosted : 1) * flat;
-  if (local.compute == "bf16") plan.weights += flat / 2;
+  if (local.compute == "bf16") plan.weights += (flat + frozen.flat_size() * sizeof(float)) / 2;
   plan.gradients = !local_steps && lossy ? plan.hosted * flat : flat;
   plan.inner = local_steps ? plan.hosted * optim::InnerBytes(grid, spec.optim.inner) : 0;
   plan.outer =

@@ -11,9 +11,10 @@ namespace loom::train {
 
 /// Bytes of one peer: its anonymous memory at the peak, files that are mapped not counted.
 struct RunPlan {
-  std::uint64_t parameters = 0;
-  std::uint64_t hosted = 0;   ///< workers of this peer
-  std::uint64_t weights = 0;  ///< agreed weights, and those that workers train
+  std::uint64_t parameters = 0;  ///< trained
+  std::uint64_t frozen = 0;      ///< parameters that keep their values
+  std::uint64_t hosted = 0;      ///< workers of this peer
+  std::uint64_t weights = 0;     ///< agreed weights, those that workers train, and frozen ones
   std::uint64_t gradients = 0;
   std::uint64_t inner = 0;        ///< the inner optimizers' state and scratch memory
   std::uint64_t outer = 0;        ///< what the step rule keeps, and a lossy codec's error feedback

@@ -138,7 +138,17 @@ struct Assign {
     v->clear();
     return Unquote(text, *v);
   }
-  bool operator()(std::vector<std::string>*) const { return false; }
+  bool operator()(std::vector<std::string>* v) const {
+    v->clear();
+    if (!text.starts_with('[') || !text.ends_with(']') || text.size() < 2) return false;
+    std::string_view rest = text.substr(1, text.size() - 2);
+    while (!rest.empty()) {  // what is agreed has neither commas nor quotes in it
+      const std::size_t end = std::min(rest.find(", "), rest.size());
+      if (!Unquote(rest.substr(0, end), v->emplace_back())) return false;
+      rest.remove_prefix(std::min(end + 2, rest.size()));
+    }
+    return true;
+  }
   bool operator()(std::vector<double>*) const { return false; }
   bool operator()(SizeSlot v) const { return ParseNumber(text, *v.value); }
   bool operator()(ChoiceSlot v) const {

@@ -132,6 +132,36 @@ const std::vector<Key>& Table() {
        .max = 16777216,
        .optional = true},
 
+      {.table = "tune",
+       .name = "freeze",
+       .slot = SLOT(spec.model.tuning.freeze),
+       .agreed = true,
+       .text = "Patterns (*, ?, [...]) of parameters that keep their values, e.g. "
+               "\"model.embed_tokens.*\"",
+       .optional = true},
+      {.table = "tune",
+       .name = "lora_rank",
+       .slot = SLOT(spec.model.tuning.lora_rank),
+       .agreed = true,
+       .text = "Train low-rank additions (LoRA) of this rank instead of the parameters; 0 = no",
+       .max = 4096,
+       .optional = true},
+      {.table = "tune",
+       .name = "lora_alpha",
+       .slot = SLOT(spec.model.tuning.lora_alpha),
+       .agreed = true,
+       .text = "The additions count alpha / rank times. Not given: twice the rank",
+       .max = 1e6,
+       .optional = true},
+      {.table = "tune",
+       .name = "lora_targets",
+       .slot = SLOT(spec.model.tuning.lora_targets),
+       .agreed = true,
+       .text =
+           "Modules that get additions, e.g. [\"q_proj\", \"v_proj\"]. Not given: every matrix of "
+           "a layer",
+       .optional = true},
+
       {"data", "paths", SLOT(spec.data.paths), false,
        "Text files, jsonl files, folders or patterns (*.txt) of these, also packed (.gz, .zst); "
        "read "
@@ -380,11 +410,13 @@ bool Key::Amendable() const {
 }
 
 std::vector<std::string_view> TableNames() {
-  return {"model", "data", "optim", "sync", "determinism", "local"};
+  return {"model", "tune", "data", "optim", "sync", "determinism", "local"};
 }
 
 std::string_view TableText(std::string_view table) {
   if (table == "model") return "The transformer that is trained.";
+  if (table == "tune")
+    return "What of a model that a run starts from is trained; leave it out for all of it.";
   if (table == "data") return "What it learns from.";
   if (table == "optim") return "The inner optimizer of every worker.";
   if (table == "sync") return "How peers train together.";

@@ -287,6 +287,28 @@ TEST(Spec, FamiliesAndTheirSettingsAreAgreed) {
             std::string::npos);
 }
 
+TEST(Spec, WhatIsTrainedIsAgreed) {
+  RunFile run = DefaultRun();
+  ASSERT_TRUE(ApplyModelPreset("nano", run));
+  run.spec.model.vocab = 300;
+  ASSERT_TRUE(ResolveSpec(run.spec));
+  const std::string whole = CanonicalSpec(run.spec);
+  EXPECT_EQ(whole.find("tune."), std::string::npos) << "older runs keep their hash";
+  for (const model::Tuning& tuning :
+       {model::Tuning{{}, 4, 8, {"q_proj", "down_proj"}},
+        model::Tuning{{"model.embed_tokens.*", "model.layers.[0-2].*"}, 0, 0, {}}}) {
+    run.spec.model.tuning = tuning;
+    const std::string text = CanonicalSpec(run.spec);
+    EXPECT_NE(text, whole);
+    const auto again = ParseCanonicalSpec(text);
+    ASSERT_TRUE(again.ok()) << again.error().ToString();
+    EXPECT_EQ(again->model.tuning, tuning);
+  }
+  // What it would take apart, or what no name has, is not agreed.
+  run.spec.model.tuning = {{"a\", \"b"}, 0, 0, {}};
+  EXPECT_FALSE(ParseCanonicalSpec(CanonicalSpec(run.spec)).ok());
+}
+
 TEST(Spec, CanonicalRoundTripAndHash) {
   const RunFile run = Parsed("[data]\nseparator = \"\\n\\t\\\"\"\n[optim]\nlr = 0.1\n");
   const std::string text = CanonicalSpec(run.spec);

@@ -61,6 +61,7 @@ class RunParser {
     } else {
       DeriveModelSizes();
     }
+    LOOM_RETURN_IF_ERROR(DeriveTuning(document));
     DeriveSync();
     DeriveMomentum();
     LOOM_RETURN_IF_ERROR(CheckOptimizerKeys(document));
@@ -201,7 +202,9 @@ class RunParser {
                 key.name == "context" ? "choose one that is not larger"
                                       : "leave it out: it follows from model.from");
     }
+    model::Tuning tuning = std::move(asked.tuning);
     asked = model::ForContext(own, asked.context);
+    asked.tuning = std::move(tuning);
     if (!set_.contains("data.tokenizer")) run_.spec.data.tokenizer = start_->tokenizer;
     return {};
   }
@@ -382,6 +385,22 @@ class RunParser {
     if ((given("width") || !gated) && !given("ffn")) {
       config.ffn = gated ? (config.width * 8 / 3 + 7) / 8 * 8 : 4 * config.width;
     }
+  }
+
+  /// LoRA's usual settings where they are not given.
+  Status DeriveTuning(const TomlTable& document) {
+    model::Tuning& tuning = run_.spec.model.tuning;
+    for (const auto& [table, value] : document) {
+      if (table != "tune" || start_ || tuning.trains_all()) continue;
+      return At(value.line, Code::kInvalid, "[tune] stands there, but the run starts from nothing",
+                "name a model's folder with [model] from, or leave [tune] out");
+    }
+    if (tuning.lora_rank == 0) return {};
+    if (!set_.contains("tune.lora_alpha"))
+      tuning.lora_alpha = 2 * static_cast<float>(tuning.lora_rank);
+    if (!set_.contains("tune.lora_targets"))
+      tuning.lora_targets = model::LayerMatrices(run_.spec.model);
+    return {};
   }
 
   /// What method = "allreduce" means unless it is said otherwise.

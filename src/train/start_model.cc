@@ -85,15 +85,17 @@ Status FitTokenizer(RunFile& run, const data::Tokenizer& tokenizer) {
 }
 
 Status ReadStartWeights(const std::string& folder, const model::ModelConfig& config,
-                        std::span<float> weights) {
+                        const agreed::TileGrid& grid, std::span<float> weights) {
   LOOM_ASSIGN(const HfFolder opened, HfFolder::Open(folder));
   const model::ModelConfig found = model::ForContext(opened.config, config.context);
-  if (found != config) {
+  model::ModelConfig wanted = config;
+  wanted.tuning = {};
+  if (found != wanted) {
     return MakeError(Code::kInvalid,
-                     fmt::format("model folder '{}': {}", folder, FirstDifference(found, config)),
+                     fmt::format("model folder '{}': {}", folder, FirstDifference(found, wanted)),
                      "the folder was changed since the run began");
   }
-  return opened.ReadWeights(weights);
+  return opened.ReadWeights(grid, weights);
 }
 
 }  // namespace loom::train

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "agreed/tile_grid.h"
 #include "base/result.h"
 #include "data/tokenizer.h"
 #include "model/config.h"
@@ -20,9 +21,10 @@ Result<StartModel> OpenStartModel(const std::string& folder, const LocalConfig& 
 /// which may have rows to spare; kInvalid where the tokenizer has other ids than the model's own.
 Status FitTokenizer(RunFile& run, const data::Tokenizer& tokenizer);
 
-/// Fills a flat buffer of the model's grid from a folder. kInvalid, with what differs, unless the
-/// folder's model is `config`, whatever the context.
+/// Fills those tensors of a flat buffer of `grid` that the folder's model has; others stay as they
+/// are. kInvalid, with what differs, unless the folder's model is `config`, whatever context and
+/// tuning.
 Status ReadStartWeights(const std::string& folder, const model::ModelConfig& config,
-                        std::span<float> weights);
+                        const agreed::TileGrid& grid, std::span<float> weights);
 
 }  // namespace loom::train

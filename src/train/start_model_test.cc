@@ -154,12 +154,14 @@ TEST_F(StartModelTest, OnlyTheModelsOwnVocabularyFits) {
 }
 
 TEST_F(StartModelTest, WeightsAreThoseOfTheFolderAndOfNoOtherModel) {
+  const agreed::TileGrid grid = model::MakeGrid(Small()).value();
   agreed::FlatBuffer read(weights_.size());
-  ASSERT_TRUE(ReadStartWeights(root_ + "/model", model::ForContext(Small(), 16), read.span()).ok());
+  ASSERT_TRUE(
+      ReadStartWeights(root_ + "/model", model::ForContext(Small(), 16), grid, read.span()).ok());
   EXPECT_TRUE(std::equal(read.data(), read.data() + read.size(), weights_.data()));
   model::ModelConfig other = Small();
   other.rope_theta = 10000.0F;
-  const Status refused = ReadStartWeights(root_ + "/model", other, read.span());
+  const Status refused = ReadStartWeights(root_ + "/model", other, grid, read.span());
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("rope_theta"), std::string::npos)
       << refused.error().message;

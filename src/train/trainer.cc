@@ -60,7 +60,8 @@ StepEngine::StepEngine(const RunSpec& spec, data::TokenStream train, data::Sampl
 
 Result<std::unique_ptr<StepEngine>> StepEngine::Make(const RunSpec& spec, const LocalConfig& local,
                                                      data::TokenStream train,
-                                                     std::span<const data::MixPart> mix) {
+                                                     std::span<const data::MixPart> mix,
+                                                     FrozenWeights frozen) {
   LOOM_ASSIGN(data::Sampler sampler,
               mix.empty() ? data::Sampler::Make(train.size(), spec.model.context, spec.data.seed)
                           : data::Sampler::Make(mix, spec.model.context, spec.data.seed));
@@ -72,6 +73,7 @@ Result<std::unique_ptr<StepEngine>> StepEngine::Make(const RunSpec& spec, const 
   if (engine->train_.num_targets() != engine->train_.size()) {
     engine->tokens_per_target_ = static_cast<float>(1 / LossFraction(engine->train_, mix));
   }
+  engine->frozen_ = std::move(frozen);
   LOOM_ASSIGN(engine->options_, OptionsOf(spec, local));
   LOOM_ASSIGN(engine->grid_,
               agreed::TileGrid::Make(model::ParameterShapes(spec.model), spec.sync.tile_elements));
@@ -85,7 +87,8 @@ Status StepEngine::Bind(std::span<float> weights, std::span<float> gradients) {
     return {};
   }
   model_.reset();  // its copies on a device make room for those of the next
-  LOOM_ASSIGN(model_, model::Model::Create(spec_.model, grid_, options_, weights, gradients));
+  LOOM_ASSIGN(model_, model::Model::Create(spec_.model, grid_, options_, weights, gradients,
+                                           SpanOf(frozen_)));
   weights_ = weights;
   gradients_ = gradients;
   return {};
@@ -220,8 +223,10 @@ Result<Hash> ProbeKernels(const RunSpec& spec, const LocalConfig& local) {
   std::vector<std::int32_t> tokens((unit + 1) * spec.model.context + 1);
   for (std::size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<std::int32_t>(random.Below(i, spec.model.vocab));
+  LOOM_ASSIGN(FrozenWeights frozen, DrawFrozen(spec.model, spec.sync.seed));
   LOOM_ASSIGN(const auto engine,
-              StepEngine::Make(spec, local, data::TokenStream::FromTokens(std::move(tokens))));
+              StepEngine::Make(spec, local, data::TokenStream::FromTokens(std::move(tokens)), {},
+                               std::move(frozen)));
   LOOM_ASSIGN(agreed::FlatBuffer weights, agreed::FlatBuffer::Allocate(engine->grid().flat_size()));
   model::InitWeights(spec.model, engine->grid(), spec.sync.seed, weights.span());
   LOOM_RETURN_IF_ERROR(engine->Bind(weights.span()));

@@ -16,6 +16,7 @@
 #include "data/shards.h"
 #include "model/model.h"
 #include "optim/inner_optimizer.h"
+#include "train/frozen.h"
 #include "train/spec.h"
 
 namespace loom::train {
@@ -26,10 +27,12 @@ class StepEngine {
  public:
   /// spec.model.vocab must be the tokenizer's. The error names what is out of range, or a stream
   /// shorter than one sample.
-  /// `mix`: the parts of a mixture (data::Dataset::mix), or none.
+  /// `mix`: the parts of a mixture (data::Dataset::mix), or none. `frozen`: what spec.model.tuning
+  /// does not train.
   static Result<std::unique_ptr<StepEngine>> Make(const RunSpec& spec, const LocalConfig& local,
                                                   data::TokenStream train,
-                                                  std::span<const data::MixPart> mix = {});
+                                                  std::span<const data::MixPart> mix = {},
+                                                  FrozenWeights frozen = {});
 
   /// Computes with these weights and gradients (flat_size elements each) from now on; they must
   /// outlive the engine or the next Bind. Cheap when they are those already bound.
@@ -62,6 +65,7 @@ class StepEngine {
   data::Sampler sampler_;
   model::ModelOptions options_;
   agreed::TileGrid grid_;
+  FrozenWeights frozen_;
   agreed::FlatBuffer own_gradients_;  ///< once needed
   std::span<float> weights_, gradients_;
   std::unique_ptr<model::Model> model_;
