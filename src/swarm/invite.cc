@@ -249,7 +249,10 @@ Result<Invite> ParseInvite(std::string_view token) {
          std::string_view(" \t\r\n").find(token.back()) != std::string_view::npos) {
     token.remove_suffix(1);
   }
-  if (!token.starts_with(kPrefix)) {
+  const auto same = [](char given, char wanted) {
+    return (given >= 'A' && given <= 'Z' ? given - 'A' + 'a' : given) == wanted;
+  };
+  if (!std::ranges::equal(token.substr(0, kPrefix.size()), kPrefix, same)) {
     return MakeError(Code::kInvalid,
                      fmt::format("invite: starts with '{}', an invite starts with '{}'",
                                  token.substr(0, kPrefix.size()), kPrefix),

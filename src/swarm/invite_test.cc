@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "crypto/hash.h"
 
@@ -37,6 +38,9 @@ TEST_F(InviteTest, R15RoundTripOnOneLine) {
   EXPECT_TRUE(token.starts_with("loom1"));
   EXPECT_EQ(token.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789"), std::string::npos);
   EXPECT_LT(token.size(), 500u);
+  std::string loud = token;
+  for (char& c : loud) c = static_cast<char>(std::toupper(c));
+  EXPECT_TRUE(ParseInvite(loud).ok()) << "as a form in capitals gives it back";
   const auto parsed = ParseInvite("  " + token + "\n");
   ASSERT_TRUE(parsed) << parsed.error().ToString();
   EXPECT_EQ(*parsed, *invite);

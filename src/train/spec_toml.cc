@@ -43,6 +43,7 @@ class RunParser {
         LOOM_RETURN_IF_ERROR(ApplyKey(key, entry));
       }
     }
+    LOOM_RETURN_IF_ERROR(CheckOptimizerKeys(document));
     LOOM_RETURN_IF_ERROR(ResolveSpec(run_.spec));
     return run_.spec;
   }
