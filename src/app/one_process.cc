@@ -94,7 +94,7 @@ Result<OneProcessResult> TrainOneProcess(const OneProcessOptions& options,
                {"loss", json::Value(p.loss)},
                {"tokens", json::Value(p.tokens)},
                {"tokens_per_second", json::Value(rate)}});
-    out.Progress(fmt::format("round {}/{}  loss {:.3f}  {:.0f} tok/s  norm {:.2f}  {} left",
+    out.Progress(fmt::format("round {}/{}  loss {:.3f}  {:.0f} tokens/s  norm {:.2f}  {} left",
                              p.round, rounds, p.loss, rate, p.grad_norm, HumanSeconds(left)));
   }
   result.interrupted = cut.load();

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/human.h"
 #include "base/json.h"
 #include "base/time.h"
 
@@ -16,10 +17,13 @@ namespace loom::app {
 class Output {
  public:
   explicit Output(bool json) : json_(json) {}
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+  ~Output() { EndProgress(); }
 
   bool json() const { return json_; }
   /// One line of JSON on stdout, flushed; nothing without --json.
-  void Event(const json::Object& object) const;
+  void Event(const json::Object& object);
   /// A sentence for people: on stdout, or on stderr when stdout is for JSON.
   template <class... Args>
   void Say(fmt::format_string<Args...> format, Args&&... args) {
@@ -37,12 +41,6 @@ class Output {
   Time last_progress_{};
 };
 
-/// "1.2 MB", "930 B".
-std::string HumanBytes(double bytes);
-/// "12 s", "3 min 5 s", "2 h 10 min".
-std::string HumanSeconds(double seconds);
-/// "1,234,567".
-std::string HumanCount(std::uint64_t count);
 /// Valid UTF-8 whatever the tokenizer gave, control characters other than line ends and tabs
 /// removed.
 std::string Printable(std::string_view text);

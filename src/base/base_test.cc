@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "base/human.h"
 #include "base/id.h"
 #include "base/memory.h"
 #include "base/printable.h"
@@ -20,6 +21,16 @@ Result<int> Half(int n) {
 Result<int> Quarter(int n) {
   LOOM_ASSIGN(const int half, Half(n));
   return Half(half);
+}
+
+TEST(Human, NumbersAndWordsOfAShell) {
+  EXPECT_EQ(HumanSeconds(4459), "1 h 14 min");
+  EXPECT_EQ(Counted(1, "peer"), "1 peer");
+  EXPECT_EQ(Counted(1200, "peer"), "1,200 peers");
+  EXPECT_EQ(ShellWord("runs/a-b_1.toml"), "runs/a-b_1.toml");
+  EXPECT_EQ(ShellWord("my run"), "'my run'");
+  EXPECT_EQ(ShellWord("it's"), "'it'\\''s'");
+  EXPECT_EQ(ShellWord(""), "''");
 }
 
 TEST(Result, CarriesTheFirstErrorOutward) {
