@@ -47,7 +47,9 @@ Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& pr
                const BeforeRun& before_run) {
   Output out(process.json);
   const std::atomic<bool>& interrupted = InterruptFlag();
+  const std::string dir = ShellWord(process.node.dir);
   LOOM_ASSIGN(FreshFolder folder, FreshFolder::Make(process.node.dir));
+  process.node.final_loss = process.node.final_loss || !process.json;
   process.node.event = [&out](const json::Object& object) { out.Event(object); };
   process.node.say = [&out](const std::string& line) { out.SayLine(line); };
   process.node.progress = [&out](const std::string& line) { out.Progress(line); };
@@ -79,6 +81,8 @@ Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& pr
   if (!end) return end.error();
   if (end->state == collab::PeerState::kFailed) return MakeError(end->code, end->reason, end->hint);
   out.Say("Stopped: {}", end->reason);
+  if (end->finished && !out.json())
+    out.Say("next: loom generate {}    or: loom export {} --out my-model", dir, dir);
   return {};
 }
 

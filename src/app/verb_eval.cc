@@ -1,6 +1,7 @@
 // loom eval: the loss of a model on a text, how many multiple-choice questions it answers, or its
 // raw logits for a list of ids.
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <memory>
@@ -56,7 +57,7 @@ Result<std::vector<std::int32_t>> ReadIds(const std::string& path) {
   return ids;
 }
 
-Status WriteLogits(OpenedModel& model, const Options& options) {
+Status WriteLogits(OpenedModel& model, const Options& options, Output& out) {
   LOOM_ASSIGN(const auto ids, ReadIds(options.ids));
   LOOM_ASSIGN(const std::vector<float> logits_TV, model.network->Logits(ids));
   const tensor::TensorView view{.name = "logits",
@@ -64,7 +65,6 @@ Status WriteLogits(OpenedModel& model, const Options& options) {
                                 .shape = {ids.size(), model.source.config.vocab},
                                 .data = std::as_bytes(std::span(logits_TV))};
   LOOM_RETURN_IF_ERROR(tensor::WriteSafetensors(options.logits, std::span(&view, 1)));
-  Output out(options.json);
   out.Event({{"logits", json::Value(options.logits)},
              {"tokens", json::Value(ids.size())},
              {"vocab", json::Value(model.source.config.vocab)}});
@@ -72,6 +72,19 @@ Status WriteLogits(OpenedModel& model, const Options& options) {
     out.Say("wrote logits [{}, {}] to {}", ids.size(), model.source.config.vocab, options.logits);
   return {};
 }
+
+/// A line of progress; in a pipe what is done within two seconds needs none.
+class SlowProgress {
+ public:
+  explicit SlowProgress(Output& out) : out_(out) {}
+  void operator()(std::string_view text) {
+    if (SystemClock().Now() - begin_ >= 2s || ::isatty(STDERR_FILENO) != 0) out_.Progress(text);
+  }
+
+ private:
+  Output& out_;
+  Time begin_ = SystemClock().Now();
+};
 
 Result<data::TokenStream> ReadStream(const OpenedModel& model, const Options& options) {
   if (!options.split.empty()) return ReadFolderSplit(options.model, options.split);
@@ -82,11 +95,11 @@ Result<data::TokenStream> ReadStream(const OpenedModel& model, const Options& op
   return data::TokenStream::FromTokens(*std::move(ids));
 }
 
-Status AnswerQuestions(OpenedModel& model, const Options& options) {
+Status AnswerQuestions(OpenedModel& model, const Options& options, SlowProgress& progress,
+                       Output& out) {
   LOOM_ASSIGN(const data::Tokenizer* tokenizer, model.Tokenizer());
   LOOM_ASSIGN(const auto input, data::OpenInput(options.choices));
   data::LineReader lines(*input, kMaxQuestionBytes);
-  Output out(options.json);
   train::ChoiceScore score;
   for (std::uint64_t number = 1;; ++number) {
     LOOM_ASSIGN(const auto line, lines.Next());
@@ -105,7 +118,7 @@ Status AnswerQuestions(OpenedModel& model, const Options& options) {
     if (const Status done = answer(); !done) {
       return Error(done.error()).Context(fmt::format("'{}' line {}", options.choices, number));
     }
-    out.Progress(fmt::format("{} questions", number));
+    progress(Counted(number, "question"));
   }
   if (score.questions == 0) {
     return MakeError(Code::kInvalid, fmt::format("'{}' has no question", options.choices));
@@ -117,8 +130,8 @@ Status AnswerQuestions(OpenedModel& model, const Options& options) {
              {"acc_norm", json::Value(acc_norm)},
              {"questions", json::Value(score.questions)}});
   if (!options.json) {
-    out.Say("{} questions: {:.4f} right by likelihood, {:.4f} by likelihood a character",
-            HumanCount(score.questions), acc, acc_norm);
+    out.Say("{}: {:.4f} right by likelihood, {:.4f} by likelihood a character",
+            Counted(score.questions, "question"), acc, acc_norm);
   }
   return {};
 }
@@ -139,16 +152,23 @@ Status Eval(const Options& options) {
                                  options.split, options.model),
                      "give a text with --text FILE");
   }
+  Output out(options.json);
+  SlowProgress progress(out);
+  progress("reading the model");
   LOOM_ASSIGN(OpenedModel model, OpenModel(options.model, options.device, options.threads));
-  if (!options.ids.empty()) return WriteLogits(model, options);
-  if (!options.choices.empty()) return AnswerQuestions(model, options);
+  if (!options.ids.empty()) return WriteLogits(model, options, out);
+  if (!options.choices.empty()) return AnswerQuestions(model, options, progress, out);
+  progress("reading the text");
   LOOM_ASSIGN(const data::TokenStream stream, ReadStream(model, options));
-  LOOM_ASSIGN(const model::LossSum sum, train::EvaluateLoss(*model.network, stream));
+  const auto show = [&](std::uint64_t done, std::uint64_t total) {
+    progress(fmt::format("{} % of {} tokens", 100 * done / total, HumanCount(total)));
+  };
+  LOOM_ASSIGN(const model::LossSum sum,
+              train::EvaluateLoss(*model.network, stream, std::atomic<bool>(false), show));
   const double loss = sum.nll / static_cast<double>(sum.tokens);
   LOOM_ASSIGN(const data::Tokenizer* tokenizer, model.Tokenizer());
   const std::uint64_t bytes = train::TargetBytes(*tokenizer, stream);
   const double bits = sum.nll / std::numbers::ln2 / static_cast<double>(bytes);
-  Output out(options.json);
   out.Event({{"loss", json::Value(loss)},
              {"tokens", json::Value(sum.tokens)},
              {"perplexity", json::Value(std::exp(loss))},

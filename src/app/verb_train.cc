@@ -97,9 +97,9 @@ Status TrainHere(const Options& options, train::RunFile run) {
              {"export_dir", json::Value(dir + "/model")}});
   out.Say(
       "{} after {} rounds and {} tokens: loss {:.3f}, validation {:.3f}\nnext: loom generate "
-      "{}/model --prompt \"It was\"",
+      "{}",
       result.interrupted ? "stopped" : "done", result.rounds, HumanCount(result.tokens),
-      result.train_loss, val_loss, dir);
+      result.train_loss, val_loss, ShellWord(dir + "/model"));
   return {};
 }
 
@@ -112,16 +112,15 @@ Status TrainAlone(const Options& options, const train::RunFile& run) {
       ChooseFolder(options.dir.empty() ? run.local.dir : options.dir, options.run_toml);
   const std::string dir = process.node.dir;
   process.node.final_loss = true;
-  process.node.resume_with = fmt::format("loom train {} --dir {}", options.run_toml, dir);
+  process.node.resume_with =
+      fmt::format("loom train {} --dir {}", ShellWord(options.run_toml), ShellWord(dir));
   const auto prepare = [&](node::Node& node) -> Status {
     if (!node.has_run()) return node.Host(run, NameOfRun(options.run_toml));
     LOOM_RETURN_IF_ERROR(CheckSameRun(run, node, dir));
     node.RebuildDataFrom(run);
     return {};
   };
-  LOOM_RETURN_IF_ERROR(RunPeer(std::move(process), prepare, {}));
-  if (!options.json) Print(stdout, "next: loom generate {} --prompt \"It was\"\n", dir);
-  return {};
+  return RunPeer(std::move(process), prepare, {});
 }
 
 Status Train(const Options& options) {

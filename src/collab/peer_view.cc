@@ -83,7 +83,10 @@ void Peer::Refresh(Time now, Effects& out) {
                       voter_.sealed),
           out);
   } else if (!Listed() && Voters().empty()) {
-    Enter(PeerState::kWaiting, "not a member, and no member is here; waiting for " + WhoIsNeeded(1),
+    Enter(PeerState::kWaiting,
+          fmt::format("not a member, and no member is here; waiting for {}. If the run has ended "
+                      "there: one of them that is started again serves what this one lacks",
+                      WhoIsNeeded(1)),
           out);
   } else if (!Listed()) {
     const auto needed =

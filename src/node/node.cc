@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/human.h"
 #include "base/log.h"
 #include "net/hello.h"
 #include "node/compute.h"
@@ -301,10 +302,7 @@ void Node::Tick() {
       Say("Stopping: leaving the run first.");
       Step([](collab::Peer& core, Time at, collab::Effects& out) { core.Leave(at, out); });
     } else {
-      Stop({collab::PeerState::kStopped,
-            "interrupted; go on with: " + (options_.resume_with.empty()
-                                               ? "loom join --dir " + options_.dir
-                                               : options_.resume_with)});
+      Stop({collab::PeerState::kStopped, "interrupted; go on with: " + ResumeCommand()});
     }
   }
   RefreshOwnAddresses(now);
@@ -325,6 +323,11 @@ void Node::Tick() {
   if (!stopping_) reactor_.SetTimer(now + 100ms, [this] { Tick(); });
 }
 
+std::string Node::ResumeCommand() const {
+  return options_.resume_with.empty() ? "loom join --dir " + ShellWord(options_.dir)
+                                      : options_.resume_with;
+}
+
 void Node::DialDue() {
   constexpr std::size_t kAtOnce = 8;
   for (const auto& candidate : directory_.Due(reactor_.Now(), kAtOnce)) {
@@ -343,13 +346,14 @@ void Node::DialDue() {
 void Node::Stop(NodeEnd end) {
   if (stopping_) return;
   stopping_ = true;
+  cut_restore_.store(true);
   for (auto& [job, cut] : running_work_) cut->store(true);
-  const auto finish = [this, end](std::optional<model::LossSum> validation) {
-    end_ = end;
+  const auto finish = [this](const NodeEnd& how, std::optional<model::LossSum> validation) {
+    end_ = how;
     WriteStatus();
     json::Object done{{"event", json::Value("done")},
-                      {"state", json::Value(std::string(collab::PeerStateName(end.state)))},
-                      {"reason", json::Value(end.reason)}};
+                      {"state", json::Value(std::string(collab::PeerStateName(how.state)))},
+                      {"reason", json::Value(how.reason)}};
     if (validation) {
       const double loss = validation->nll / static_cast<double>(validation->tokens);
       done.emplace_back("val_loss", json::Value(loss));
@@ -364,12 +368,13 @@ void Node::Stop(NodeEnd end) {
   const bool finished =
       peer_ && engine_ && collab::Finished(peer_->applied().body, peer_->chain().config());
   if (!finished || end.state == collab::PeerState::kFailed) {
-    finish({});
+    finish(end, {});
     return;
   }
   const collab::Record& record = peer_->applied();
   const collab::CheckpointJob job{record.body.round, record.hash, record.body.root};
-  const bool posted = compute_->Post([this, job, finish] {
+  end.finished = true;
+  const bool posted = compute_->Post([this, job, end, finish] {
     AwaitSaved();
     // A step already taken beyond `record` shows in the root, and then there is nothing to save.
     if (engine_->Root() == job.root) {
@@ -379,10 +384,19 @@ void Node::Stop(NodeEnd end) {
     }
     std::optional<model::LossSum> validation;
     if (options_.final_loss && dataset_->val.size() >= 2) {
+      reactor_.Post([this] {  // nobody shall wait for the rest
+        for (const PeerId& p : transport_->Peers()) transport_->Disconnect(p, "this peer stops");
+      });
+      const auto progress = [this, begin = SystemClock().Now()](std::uint64_t done,
+                                                                std::uint64_t total) {
+        if (SystemClock().Now() - begin < 1s) return;
+        ShowProgress(
+            fmt::format("validation: {} % of {} tokens", 100 * done / total, HumanCount(total)));
+      };
       const auto evaluate = [&]() -> Result<model::LossSum> {
         LOOM_ASSIGN(const train::FrozenWeights frozen, Frozen());
         return train::EvaluateLoss(run_->spec, options_.local, engine_->grid(), engine_->weights(),
-                                   frozen, dataset_->val, interrupted_);
+                                   frozen, dataset_->val, interrupted_, progress);
       };
       if (const auto loss = evaluate()) {
         validation = *loss;
@@ -390,9 +404,9 @@ void Node::Stop(NodeEnd end) {
         Log(LogLevel::kWarn, "validation", "{}", loss.error().ToString());
       }
     }
-    reactor_.Post([finish, validation] { finish(validation); });
+    reactor_.Post([finish, end, validation] { finish(end, validation); });
   });
-  if (!posted) finish({});
+  if (!posted) finish(end, {});
 }
 
 }  // namespace loom::node

@@ -63,6 +63,7 @@ struct NodeEnd {
   std::string reason;
   Code code = Code::kRefused;  ///< of a failed one
   std::string hint = {};
+  bool finished = false;  ///< all rounds of the run are done
 };
 
 /// The real disk, for everything that a node keeps.
@@ -114,6 +115,7 @@ class Node final : public net::TransportEvents {
   void Tick();
   void DialDue();
   void Stop(NodeEnd end);
+  std::string ResumeCommand() const;
 
   // node_control.cc: what other verbs ask
   void OnControl(const std::string& line, const net::ControlServer::Reply& reply);
@@ -155,6 +157,8 @@ class Node final : public net::TransportEvents {
   void OnRunRecord(const RunRecord& record);
   void FetchData();
   Status RebuildData(const std::vector<DataFile>& missing);
+  /// A line for people from any thread.
+  void ShowProgress(std::string line);
   void OnBootstrapObject(const PeerId& from, const collab::Message& message);
   void CarryDataFetch(swarm::Fetcher::Effects effects);
   void ShowDataProgress(Time now);
@@ -182,6 +186,9 @@ class Node final : public net::TransportEvents {
   void CarryOne(collab::CutWork& cut);
   void CarryOne(collab::Serve& serve);
   void CarryOne(collab::Tell& tell);
+  void TellOwner(const collab::Event& event);
+  /// The canonical settings until the record of `round`.
+  ByteView SettingsBefore(Round round) const;
   void CarryOne(collab::Reload& reload);
   /// The same, unless the core was made anew since `life`.
   template <class Call>
@@ -222,6 +229,7 @@ class Node final : public net::TransportEvents {
   std::unique_ptr<collab::TileLayout> layout_;
 
   std::atomic<bool> interrupted_{false};
+  std::atomic<bool> cut_restore_{false};
   bool interrupt_seen_ = false;
   net::Reactor reactor_;
   std::unique_ptr<net::Transport> transport_;

@@ -270,8 +270,14 @@ void Node::StartPeer() {
       const auto first_weights = [this](std::span<float> w) {
         return ReadFirstWeights(*run_, options_.dir, engine_->grid(), w);
       };
-      const RestoreContext context{run_->genesis, key_.id(),     spec.sync,
-                                   signer_,       ReadAmendment, first_weights};
+      const auto progress = [this, begin = SystemClock().Now()](Round round, Round last,
+                                                                bool again) {
+        if (!again && SystemClock().Now() - begin < 1s) return;
+        ShowProgress(fmt::format("restoring the state: round {} of {}{}", round, last,
+                                 again ? ", worked out again" : ""));
+      };
+      const RestoreContext context{run_->genesis, key_.id(),     spec.sync, signer_,
+                                   ReadAmendment, first_weights, progress,  &cut_restore_};
       LOOM_ASSIGN(Restored restored, RestorePeer(folder_, *engine_, context));
       disk_->Know(restored.peer.records);
       for (const std::string& note : restored.notes) Log(LogLevel::kWarn, "restore", "{}", note);
@@ -288,6 +294,11 @@ Result<train::FrozenWeights> Node::Frozen() {
     LOOM_ASSIGN(frozen_, ReadFrozenWeights(*run_, options_.dir));
   }
   return frozen_;
+}
+
+void Node::ShowProgress(std::string line) {
+  if (!options_.progress) return;
+  reactor_.Post([this, line = std::move(line)] { options_.progress(line); });
 }
 
 // Behind all writes of the old core, and on the compute thread behind all its jobs.
@@ -326,6 +337,10 @@ void Node::PeerRestored(Result<collab::PeerRestore> restored) {
   round_started_ = reactor_.Now();
   collab::Effects effects;
   peer_->Start(reactor_.Now(), effects);
+  const Round head = peer_->chain().rounds();
+  const bool finished = collab::Finished(peer_->chain().head().body, peer_->chain().config());
+  if (core_life_ == 0 && head > 0 && !finished && !stopping_)
+    Say(fmt::format("Going on after round {}.", head));
   tokens_reported_ = peer_->applied().body.tokens;
   for (const PeerId& p : up_) peer_->OnPeerUp(p, reactor_.Now(), effects);
   peer_->TellAgain(std::exchange(told_, {}), reactor_.Now(), effects);

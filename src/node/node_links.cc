@@ -105,7 +105,10 @@ void Node::OnAddresses(const PeerId& from, const Addresses& told) {
 }
 
 void Node::OnPeerUp(const net::PeerInfo& info) {
-  if (stopping_) return;
+  if (stopping_) {  // it answers nobody any more, also while it measures its last state
+    reactor_.Post([this, id = info.id] { transport_->Disconnect(id, "this peer stops"); });
+    return;
+  }
   reached_ = true;
   up_.insert(info.id);
   last_refusal_.clear();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/human.h"
 #include "base/log.h"
 #include "node/node.h"
 
@@ -34,6 +35,13 @@ json::Array IsolationsJson(const collab::Isolations& isolations) {
   add("", isolations.now);
   for (const auto& [without, apart] : isolations.by_one) add(without.Hex(), apart);
   return out;
+}
+
+/// The record that took an order up, or the one behind it: nobody worked for them, as it has to be.
+bool IsOfAnOrder(const collab::Chain& chain, Round round) {
+  const collab::Body& body = chain.At(round).body;
+  return body.contributions.empty() &&
+         (body.order || (round > 0 && chain.At(round - 1).body.order));
 }
 
 }  // namespace
@@ -97,18 +105,21 @@ void Node::ReportRound(Round round) {
     const double left = Seconds(now - first_measured_->second) /
                         static_cast<double>(round - first_measured_->first) *
                         static_cast<double>(last - round);
-    eta = fmt::format("  {:.0f} s left", left);
+    eta = fmt::format("  {} left", HumanSeconds(left));
   }
   const auto& show = round == last ? options_.say : options_.progress;  // the last one stays
-  if (show) {
-    show(fmt::format("round {}{}  {}{}{} peers  up {:.2f} MB  down {:.2f} MB{}{}", round,
+  if (show && (round == last || !IsOfAnOrder(peer_->chain(), round))) {
+    show(fmt::format("round {}{}  {}{}{}  up {:.2f} MB  down {:.2f} MB{}{}", round,
                      last > 0 ? fmt::format("/{}", last) : "",
                      view.measured ? fmt::format("loss {:.3f}  ", view.loss) : "caught up  ",
-                     view.measured && rate > 0 ? fmt::format("{:.0f} tok/s  ", rate) : "",
-                     view.members.size(), up / 1e6, down / 1e6,
+                     view.measured && rate > 0 ? fmt::format("{:.0f} tokens/s  ", rate) : "",
+                     Counted(view.members.size(), "peer"), up / 1e6, down / 1e6,
                      own_work ? fmt::format("  norm {:.2f}", view.grad_norm) : "", eta));
   }
-  if (finish_after_round_) Stop({collab::PeerState::kStopped, "finished its round as asked"});
+  if (finish_after_round_) {
+    Stop({collab::PeerState::kStopped,
+          "finished its round as asked; go on with: " + ResumeCommand()});
+  }
 }
 
 json::Object Node::StatusJson() const {

@@ -101,11 +101,14 @@ Result<Round> LoadCheckpoint(store::PeerFolder& folder, const store::StateLayout
     const auto loaded = folder.checkpoints().LoadLastGood(layout, engine.state().planes(), newest);
     if (!loaded) {
       if (loaded.error().code != Code::kNotFound) return loaded.error();
-      if (!folder.checkpoints().List().empty()) out.notes.push_back(loaded.error().message);
+      if (!folder.checkpoints().List().empty()) {
+        out.notes.push_back(loaded.error().message + "; back to the first weights instead");
+      }
       return Round{0};
     }
-    out.notes.insert(out.notes.end(), loaded->skipped.begin(), loaded->skipped.end());
     const Round round = loaded->info.round;
+    for (const std::string& skipped : loaded->skipped)
+      out.notes.push_back(fmt::format("{}; back to that of round {} instead", skipped, round));
     if (round == 0) return round;
     const Record& record = history.chain.At(round);
     if (loaded->info.record == record.hash && loaded->info.root == record.body.root) {
@@ -138,8 +141,8 @@ Result<collab::VoterState> ReadVotes(store::PeerFolder& folder) {
 /// The contributions of a round, made again here. Exact mode: the units of all workers in one sum.
 Result<std::vector<collab::EncodedWork>> WorkAgain(collab::Engine& engine, const Body& parent,
                                                    const Body& body,
-                                                   const collab::SyncConfig& config) {
-  const std::atomic<bool> never{false};
+                                                   const collab::SyncConfig& config,
+                                                   const std::atomic<bool>& cut) {
   std::vector<collab::WorkOrder> orders;
   for (const collab::Contribution& c : body.contributions) {
     auto order = collab::OrderOf(parent, c.worker, config);
@@ -151,24 +154,32 @@ Result<std::vector<collab::EncodedWork>> WorkAgain(collab::Engine& engine, const
   if (config.exact) {
     LOOM_ASSIGN(
         collab::EncodedWork sum,
-        engine.SumUnits(orders, collab::BoundsOfStep(parent.exponents, body.exponents), never));
+        engine.SumUnits(orders, collab::BoundsOfStep(parent.exponents, body.exponents), cut));
     works.push_back(std::move(sum));
     return works;
   }
   for (const collab::WorkOrder& order : orders) {
-    LOOM_ASSIGN(collab::EncodedWork work, engine.Work(order, never));
+    LOOM_ASSIGN(collab::EncodedWork work, engine.Work(order, cut));
     works.push_back(std::move(work));
   }
   return works;
+}
+
+Status CheckCut(const RestoreContext& context) {
+  if (context.cut == nullptr || !context.cut->load()) return {};
+  return MakeError(Code::kRefused, "interrupted while the state was restored");
 }
 
 /// Repeats a round whose contributions can all be made again here, so that the inner state is again
 /// what it was after it (R22, `replay`). Gives the reduced bytes, or null when they are not those
 /// that were recorded.
 Result<Blob> Repeat(collab::Engine& engine, const Body& parent, const Body& body,
-                    const collab::SyncConfig& config) {
-  LOOM_ASSIGN(const std::vector<collab::EncodedWork> works,
-              WorkAgain(engine, parent, body, config));
+                    const collab::SyncConfig& config, const RestoreContext& context) {
+  const std::atomic<bool> never{false};
+  LOOM_ASSIGN(
+      const std::vector<collab::EncodedWork> works,
+      WorkAgain(engine, parent, body, config, context.cut != nullptr ? *context.cut : never));
+  LOOM_RETURN_IF_ERROR(CheckCut(context));
   const collab::TileLayout& layout = engine.layout();
   std::vector<std::uint64_t> tokens;
   tokens.reserve(works.size());
@@ -212,17 +223,18 @@ Status KeepOwnDecision(store::PeerFolder& folder, const PeerId& self, History& h
 
 /// The reduced bytes of a round: from its file, or worked out again where this peer can.
 Result<Blob> BytesOf(store::PeerFolder& folder, collab::Engine& engine, const History& history,
-                     Round round, const PeerId& self, bool& inner_exact, Restored& out) {
+                     Round round, const RestoreContext& context, bool& inner_exact, Restored& out) {
   const Body& parent = history.chain.At(round - 1).body;
   const Body& body = history.chain.At(round).body;
   const collab::SyncConfig& config = history.ConfigOf(round);
   auto bytes = ReadRound(folder, engine.layout(), body);
-  const bool alone = IsOnlyMember(parent, self);
+  const bool alone = IsOnlyMember(parent, context.self);
   if (config.exact ? bytes.ok() : !inner_exact || !alone) {
     inner_exact = config.exact;
     return bytes;
   }
-  LOOM_ASSIGN(Blob repeated, Repeat(engine, parent, body, config));
+  if (context.progress) context.progress(round, history.chain.rounds(), true);
+  LOOM_ASSIGN(Blob repeated, Repeat(engine, parent, body, config, context));
   inner_exact = config.exact || repeated != nullptr;
   if (repeated == nullptr) {
     out.notes.push_back(fmt::format("round {} does not repeat here bit by bit", round));
@@ -237,7 +249,7 @@ Result<Blob> BytesOf(store::PeerFolder& folder, collab::Engine& engine, const Hi
 
 /// Takes the engine from the state after out.state to the newest one that the folder leads to. A
 /// round whose bytes are lost ends the way, unless this peer can do it again.
-Status ApplyRounds(store::PeerFolder& folder, collab::Engine& engine, const PeerId& self,
+Status ApplyRounds(store::PeerFolder& folder, collab::Engine& engine, const RestoreContext& context,
                    const History& history, Restored& out) {
   const collab::Chain& chain = history.chain;
   bool& inner_exact = out.peer.inner_exact;
@@ -246,12 +258,15 @@ Status ApplyRounds(store::PeerFolder& folder, collab::Engine& engine, const Peer
   for (const Round round : std::views::reverse(ancestors)) {
     if (round <= out.state || chain.At(round).body.contributions.empty()) continue;
     const Body& body = chain.At(round).body;
+    LOOM_RETURN_IF_ERROR(CheckCut(context));
+    if (context.progress) context.progress(round, chain.rounds(), false);
     engine.Configure(history.ConfigOf(round));
-    auto bytes = BytesOf(folder, engine, history, round, self, inner_exact, out);
+    auto bytes = BytesOf(folder, engine, history, round, context, inner_exact, out);
     if (!bytes) {
+      LOOM_RETURN_IF_ERROR(CheckCut(context));
       bool ever_alone = true;  // not as a joiner who catches up with somebody that was
       for (Round r = 0; r <= chain.rounds(); ++r)
-        ever_alone = ever_alone && IsOnlyMember(chain.At(r).body, self);
+        ever_alone = ever_alone && IsOnlyMember(chain.At(r).body, context.self);
       if (ever_alone) {
         return MakeError(
             Code::kCorrupt,
@@ -342,7 +357,7 @@ Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
   }
 
   out.state = checkpoint;
-  LOOM_RETURN_IF_ERROR(ApplyRounds(folder, engine, context.self, history, out));
+  LOOM_RETURN_IF_ERROR(ApplyRounds(folder, engine, context, history, out));
   engine.Configure(chain.config());
   out.peer.state = out.state;
 

@@ -4,6 +4,7 @@
 // this very function.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
@@ -37,6 +38,9 @@ struct RestoreContext {
   const collab::Signer& signer;        ///< only to check
   collab::ReadSettings read_settings;  ///< of owners' orders
   FirstWeights first_weights;
+  /// Before each round that is applied; `again`: its work is done again, which takes time.
+  std::function<void(Round round, Round last, bool again)> progress = {};
+  const std::atomic<bool>* cut = nullptr;  ///< true: end with kRefused, nothing is changed
 };
 Result<Restored> RestorePeer(store::PeerFolder& folder, collab::Engine& engine,
                              const RestoreContext& context);

@@ -19,7 +19,8 @@ constexpr std::size_t kTokensAtOnce = 1024;
 }  // namespace
 
 Result<model::LossSum> EvaluateLoss(model::Model& model, const data::TokenStream& stream,
-                                    const std::atomic<bool>& cut) {
+                                    const std::atomic<bool>& cut,
+                                    const EvaluateProgress& progress) {
   if (stream.size() < 2) {
     return MakeError(Code::kInvalid,
                      fmt::format("a loss needs at least 2 tokens, there are {}", stream.size()),
@@ -49,6 +50,7 @@ Result<model::LossSum> EvaluateLoss(model::Model& model, const data::TokenStream
     LOOM_ASSIGN(const model::LossSum part, model.Loss(model::Batch{inputs, targets, rows, length}));
     total.nll += part.nll;
     total.tokens += part.tokens;
+    if (progress) progress(at < windows.size() ? windows[at].start : stream.size(), stream.size());
   }
   if (total.tokens == 0) {
     return MakeError(Code::kInvalid,
@@ -61,12 +63,13 @@ Result<model::LossSum> EvaluateLoss(model::Model& model, const data::TokenStream
 Result<model::LossSum> EvaluateLoss(const RunSpec& spec, const LocalConfig& local,
                                     const agreed::TileGrid& grid, std::span<float> weights,
                                     const FrozenWeights& frozen, const data::TokenStream& stream,
-                                    const std::atomic<bool>& cut) {
+                                    const std::atomic<bool>& cut,
+                                    const EvaluateProgress& progress) {
   model::ModelOptions options;
   LOOM_ASSIGN(options.device, tensor::ParseDevice(local.device));
   LOOM_ASSIGN(const auto network,
               model::Model::Create(spec.model, grid, options, weights, {}, SpanOf(frozen)));
-  return EvaluateLoss(*network, stream, cut);
+  return EvaluateLoss(*network, stream, cut, progress);
 }
 
 std::uint64_t TargetBytes(const data::Tokenizer& tokenizer, const data::TokenStream& stream) {

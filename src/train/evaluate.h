@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <span>
 
 #include "base/result.h"
@@ -16,14 +17,17 @@
 namespace loom::train {
 
 /// Loss of the whole stream. Error: fewer than two tokens, none with a loss, an id outside the
-/// vocabulary, or kRefused: `cut` became true.
+/// vocabulary, or kRefused: `cut` became true. `progress` is told how many tokens are done.
+using EvaluateProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 Result<model::LossSum> EvaluateLoss(model::Model& model, const data::TokenStream& stream,
-                                    const std::atomic<bool>& cut = std::atomic<bool>(false));
+                                    const std::atomic<bool>& cut = std::atomic<bool>(false),
+                                    const EvaluateProgress& progress = {});
 /// The same with these weights (flat_size elements of `grid`) and frozen ones, on local.device.
 Result<model::LossSum> EvaluateLoss(const RunSpec& spec, const LocalConfig& local,
                                     const agreed::TileGrid& grid, std::span<float> weights,
                                     const FrozenWeights& frozen, const data::TokenStream& stream,
-                                    const std::atomic<bool>& cut = std::atomic<bool>(false));
+                                    const std::atomic<bool>& cut = std::atomic<bool>(false),
+                                    const EvaluateProgress& progress = {});
 
 /// Bytes that the targets of EvaluateLoss stand for, for a loss in bits a byte.
 std::uint64_t TargetBytes(const data::Tokenizer& tokenizer, const data::TokenStream& stream);

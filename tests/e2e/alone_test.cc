@@ -116,6 +116,10 @@ TEST_F(Alone, ALostRoundAndALostCheckpointAreWorkedOutAgain) {
   EXPECT_EQ(ended.code, 0) << ended.log;
   EXPECT_NE(ended.log.find("worked out again"), std::string::npos) << ended.log;
   EXPECT_NE(ended.log.find("checkpoints/8"), std::string::npos) << ended.log;
+  EXPECT_NE(ended.log.find("back to that of round 4 instead"), std::string::npos) << ended.log;
+  EXPECT_NE(ended.text.find("restoring the state: round 5 of "), std::string::npos) << ended.text;
+  EXPECT_NE(ended.text.find("Going on after round "), std::string::npos) << ended.text;
+  EXPECT_NE(ended.text.find("next: loom generate " + peer.dir), std::string::npos) << ended.text;
   EXPECT_EQ(RootOf(peer.dir), RootOf(Whole()));
 }
 
@@ -126,6 +130,29 @@ TEST_F(Alone, WithoutAnyCheckpointEverythingIsWorkedOutAgain) {
     Flip(entry.path().string() + "/state.bin");
   }
   ExpectUndisturbed(peer.dir);
+}
+
+// Rounds of a second or so each, all of them to be done again: nobody waits for that after Ctrl-C.
+TEST_F(Alone, ALongRestoreSaysSoAndStopsAtOnce) {
+  auto toml = ReadFile(Path("run.toml"), 1U << 16);
+  ASSERT_TRUE(toml.ok());
+  toml->replace(toml->find("inner_steps = 30"), 16, "inner_steps = 3000");
+  std::ofstream(Path("long.toml")) << *toml;
+  Peer& peer = Train("long", Path("long.toml"));
+  ASSERT_TRUE(Until("round 3", [&] { return peer.round >= 3; }));
+  Kill(peer);
+  const auto said = [&](const std::string& words) {
+    const auto log = ReadFile(peer.dir + ".log", 1U << 20);
+    return log.ok() && log->find(words) != std::string::npos;
+  };
+  TrainAgain(peer, Path("long.toml"));
+  ASSERT_TRUE(
+      Until("the restore to begin", [&] { return said("restoring the state: round 1 of"); }));
+  EXPECT_EQ(Interrupt(peer), 0);
+  EXPECT_TRUE(said("Stopped: interrupted; go on with: loom train " + Path("long.toml")));
+  EXPECT_FALSE(said("Going on after round")) << "it was stopped before";
+  TrainAgain(peer, Path("long.toml"));
+  EXPECT_TRUE(Until("the next round", [&] { return peer.round >= 4; }));
 }
 
 // As if the end had come between the vote and the record: the vote of one who is alone decides.
