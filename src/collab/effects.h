@@ -134,6 +134,7 @@ struct Event {
   Round round = 0;
   PeerId peer;
   std::string text;
+  bool by_order = false;  ///< kOwner: an order; others: it follows from one, it is no accident
 };
 struct Tell {
   Event event;

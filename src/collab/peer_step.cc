@@ -62,6 +62,10 @@ void Peer::Advance(Time now, Effects& out) {
   if (record_token_ != 0) return;  // R5: the record is held, on disk, before W is overwritten
   const Record& next = chain_.At(state_round_ + 1);
   if (Reverts(next.body)) {  // the folder leads there
+    out.push_back(Tell{{Event::Kind::kOwner, next.body.round, env_.self,
+                        fmt::format("the owner took the run back to the state after round {}",
+                                    *next.body.order->revert),
+                        true}});
     Restart(out);
     return;
   }
@@ -141,10 +145,10 @@ void Peer::Applied(const Status& status, Time now, Effects& out) {
   if ((due || loaded || amended) && checkpoint_job_ == 0) Save(out);
   if (order_ && order_->number <= record.body.orders) order_.reset();
   if (record.body.kind == Kind::kReset || amended) {
-    out.push_back(
-        Tell{{Event::Kind::kOwner, state_round_, env_.self,
-              amended ? "the owner's new settings hold from here on"
-                      : fmt::format("era {} begins by the owner's word", record.body.era)}});
+    out.push_back(Tell{{Event::Kind::kOwner, state_round_, env_.self,
+                        amended ? "the owner's new settings hold from here on"
+                                : fmt::format("era {} begins by the owner's word", record.body.era),
+                        amended}});
   }
   if (amended) {  // with the settings everything is made anew, once the state is on disk
     restart_when_saved_ = true;

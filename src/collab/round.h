@@ -267,6 +267,8 @@ class RoundMachine {
   void ConsiderPropose(Effects& out);
   void LeadTick(Time now, Effects& out);
   bool Alone() const { return parent_.body.members.size() == 1; }
+  /// An order is to be taken up, or was just now: nobody works in this round (R14).
+  bool ByOrder() const { return order_.has_value() || parent_.body.order.has_value(); }
   bool FullyArrived(const Hash& commitment) const;
   std::string WhyBad(const Hash& commitment) const;
   void ConsiderTakeover(Time now, Effects& out);

@@ -139,7 +139,7 @@ void RoundMachine::Fix(Time now, Effects& out) {
                         : c != nullptr                 ? "its parts did not all arrive"
                                                        : "no word from its host";
       out.push_back(Tell{{Event::Kind::kExcluded, id().round, w.host,
-                          fmt::format("worker {}: {}", w.worker, why)}});
+                          fmt::format("worker {}: {}", w.worker, why), ByOrder()}});
     }
   }
   FixTo(std::move(fix), now, out);
@@ -306,7 +306,8 @@ void RoundMachine::ConsiderTakeover(Time now, Effects& out) {
     out.push_back(Tell{{Event::Kind::kTakeover, id().round, leader(),
                         led_before    ? "the leader has started anew"
                         : leader_gone ? "the leader is gone"
-                                      : "the leader let its time pass"}});
+                                      : "the leader let its time pass",
+                        led_before && ByOrder()}});
     if (led_before) SayMissing(out);
   }
   if (leader() == env_.self && agreement_.MayLead(term_)) {

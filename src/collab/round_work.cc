@@ -123,7 +123,7 @@ void RoundMachine::Resign(WorkerIndex worker, const std::string& why, Effects& o
   own.commitment.bounds = exact_.bounds_id;
   own.commitment.signature = env_.signer->Sign(kCommitmentDomain, own.commitment.Text());
   Broadcast(own.commitment, out);
-  out.push_back(Tell{{Event::Kind::kExcluded, id().round, env_.self, why}});
+  out.push_back(Tell{{Event::Kind::kExcluded, id().round, env_.self, why, ByOrder()}});
   const Commitment copy = own.commitment;
   own_.emplace(copy.Id(), std::move(own));
   OnCommitment(copy, last_progress_, out);

@@ -1,6 +1,7 @@
 // Carrying out what the core asks for, and bringing completions back to the reactor thread.
 #include "base/log.h"
 #include "node/node.h"
+#include "node/order_words.h"
 
 namespace loom::node {
 namespace {
@@ -149,6 +150,27 @@ void Node::CarryOne(collab::Serve& serve) {
     SendCore(serve.to, swarm::NotHere{{serve.id}, true});
 }
 
+void Node::TellOwner(const collab::Event& e) {
+  const collab::Chain& chain = peer_->chain();
+  const collab::Order* order = e.by_order ? &*chain.At(e.round).body.order : nullptr;
+  const std::string words = order != nullptr ? OrderWords(*order, SettingsBefore(e.round)) : e.text;
+  json::Object event{{"event", json::Value("owner")},
+                     {"round", json::Value(e.round)},
+                     {"peer", json::Value(e.peer.Hex())},
+                     {"text", json::Value(words)}};
+  if (order != nullptr) event.emplace_back("order", json::Value(order->number));
+  Event(std::move(event));
+  Say(fmt::format("Round {}: {}.", e.round, words));
+}
+
+ByteView Node::SettingsBefore(Round round) const {
+  for (Round r = round; r-- > 1;) {
+    const auto& order = peer_->chain().At(r).body.order;
+    if (order && !order->settings.empty()) return order->settings;
+  }
+  return run_->content.spec;
+}
+
 void Node::CarryOne(collab::Tell& tell) {
   using Kind = collab::Event::Kind;
   const collab::Event& e = tell.event;
@@ -172,6 +194,7 @@ void Node::CarryOne(collab::Tell& tell) {
       break;
     case Kind::kExcluded:
       with_peer("excluded");
+      if (e.by_order) break;
       Say(fmt::format("Round {}: {} is left out: {}", e.round, own ? "this peer" : e.peer.Short(),
                       e.text));
       break;
@@ -186,6 +209,7 @@ void Node::CarryOne(collab::Tell& tell) {
       break;
     case Kind::kTakeover:
       with_peer("leader");
+      if (e.by_order) break;
       Say(fmt::format("Round {}: {}; {} leads now.", e.round, e.text,
                       own ? "this peer" : e.peer.Short()));
       break;
@@ -197,8 +221,7 @@ void Node::CarryOne(collab::Tell& tell) {
       with_peer("sync");
       break;
     case Kind::kOwner:
-      with_peer("owner");
-      Say(fmt::format("Round {}: {}.", e.round, e.text));
+      TellOwner(e);
       break;
     case Kind::kProblem:
       with_peer("problem");

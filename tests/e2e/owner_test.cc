@@ -25,6 +25,15 @@ class Owning : public SwarmTest {
     UntilRound(all, 2, 5);
     return all;
   }
+  /// The peer told people of the order, and of nothing that only follows from it.
+  static void ExpectTold(const Peer& peer, const std::vector<std::string>& words) {
+    const auto log = ReadFile(peer.dir + ".log", 1U << 22);
+    ASSERT_TRUE(log.ok()) << peer.name;
+    for (const std::string& word : words)
+      EXPECT_NE(log->find(word), std::string::npos) << peer.name << ": " << word << "\n" << *log;
+    for (const char* noise : {"has started anew", "its host restarted", "nothing to contribute"})
+      EXPECT_EQ(log->find(noise), std::string::npos) << peer.name << ": " << noise << "\n" << *log;
+  }
   static void Signal(const std::vector<Peer*>& peers, int signal) {
     for (Peer* peer : peers) peer->child->Signal(signal);
   }
@@ -44,6 +53,16 @@ TEST_F(Owning, SettingsAreChangedInALivingRun) {
   ExpectOneHistory();
   const app::FolderRecords records = Records(*all[2]);
   EXPECT_EQ(records.records.back().body.orders, 1U);
+  for (const Peer* peer : all) {
+    ExpectTold(*peer, {"the owner changed optim.lr from ", " to 0.0001, sync.outer_lr from "});
+  }
+  const Ended log = Run({"log", "--dir", all[1]->dir, "--json"});
+  const auto taken = std::ranges::find_if(
+      log.said, [](const json::Value& record) { return record.Find("order") != nullptr; });
+  ASSERT_NE(taken, log.said.end()) << log.log;
+  const std::string order = json::Dump(*taken->Find("order"));
+  EXPECT_NE(order.find(R"("number": 1, "revert": null)"), std::string::npos) << order;
+  EXPECT_NE(order.find(R"("key": "sync.outer_lr")"), std::string::npos) << order;
   Kill(*all[2]);  // and what a restart reads from its folder are the new settings
   Resume(*all[2]);
   ASSERT_TRUE(UntilRound(all, all[0]->round + 3, 3));
@@ -62,7 +81,7 @@ TEST_F(Owning, TheRunReturnsToAnOlderRound) {
   // Its rounds are short: as many pass before the verb is heard as the machine is busy.
   std::uint64_t target = 0;
   Ended ended;
-  for (int attempt = 0; attempt < 10 && ended.said.empty(); ++attempt) {
+  for (int attempt = 0; attempt < 10 && ended.code != 0; ++attempt) {
     ASSERT_TRUE(UntilRound(all, all[0]->round + 1, 3));
     target = all[0]->round;
     ended = back_to(target);
@@ -76,6 +95,15 @@ TEST_F(Owning, TheRunReturnsToAnOlderRound) {
       records.records, [](const collab::Record& r) { return r.body.order.has_value(); });
   ASSERT_NE(order, records.records.end());
   EXPECT_EQ(order->body.root, records.records[target - 1].body.root);
+  const std::string back =
+      fmt::format("Round {}: the owner took the run back to the state after round {}.",
+                  order->body.round, target);
+  for (const Peer* peer : all) ExpectTold(*peer, {back});
+  const Ended log = Run({"log", "--dir", all[2]->dir});
+  EXPECT_NE(log.text.find(fmt::format("order 1: the owner took the run back to the state after "
+                                      "round {}",
+                                      target)),
+            std::string::npos);
   EXPECT_EQ(Run({"export", all[1]->dir, "--out", Path("model")}).code, 0);
 }
 

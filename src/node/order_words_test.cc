@@ -1,0 +1,34 @@
+#include "node/order_words.h"
+
+#include <gtest/gtest.h>
+
+namespace loom::node {
+namespace {
+
+TEST(OrderWords, NameEveryKeyThatChanges) {
+  const ByteView before =
+      AsBytes("loom-spec 1\noptim.lr = 0.002\nsync.beta = 7\nsync.rounds = 100\n");
+  const std::string_view after =
+      "loom-spec 1\noptim.lr = 0.001\nsync.alpha = 3\nsync.rounds = 100\n";
+  const std::vector<SettingChange> expected{{"optim.lr", "0.002", "0.001"},
+                                            {"sync.alpha", "its default", "3"},
+                                            {"sync.beta", "7", "its default"}};
+  EXPECT_EQ(ChangesOf(before, AsBytes(after)), expected);
+  EXPECT_TRUE(ChangesOf(before, before).empty());
+  EXPECT_TRUE(ChangesOf(before, {}).empty());
+
+  collab::Order order;
+  order.settings =
+      ToBytes(AsBytes(std::string_view("loom-spec 1\noptim.lr = 0.001\n"
+                                       "sync.beta = 7\nsync.rounds = 100\n")));
+  EXPECT_EQ(OrderWords(order, before), "the owner changed optim.lr from 0.002 to 0.001");
+  order.revert = 60;
+  EXPECT_EQ(OrderWords(order, before),
+            "the owner took the run back to the state after round 60 and changed optim.lr from "
+            "0.002 to 0.001");
+  order.settings.clear();
+  EXPECT_EQ(OrderWords(order, before), "the owner took the run back to the state after round 60");
+}
+
+}  // namespace
+}  // namespace loom::node
