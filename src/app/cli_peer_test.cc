@@ -257,6 +257,11 @@ TEST_F(PeerVerbs, StatusOfAPeerThatDoesNotRun) {
   const Ran people = Run("status --dir " + dir_path_);
   EXPECT_NE(people.out.find("loom join --dir"), std::string::npos) << people.out;
 
+  Write("peer/status.json",
+        R"({"state":"stopped","reason":"interrupted; go on with: loom train a.toml --dir b"})");
+  const Ran told = Run("status --dir " + dir_path_);
+  EXPECT_EQ(told.out.find("loom join --dir"), std::string::npos) << "one command: " << told.out;
+
   Write("peer/status.json", R"({"state":"failed","reason":"the disk is full"})");
   const json::Value failed = Parsed(Run("status --dir " + dir_path_ + " --json").out);
   EXPECT_EQ(TextAt(failed, "state"), "failed");
@@ -339,6 +344,11 @@ TEST_F(PeerVerbs, WhatIsToldToARunningPeer) {
     EXPECT_NE(none.err.find("start it with: loom join --dir " + dir), std::string::npos)
         << none.err;
   }
+  fs::create_directories(Path("my peer/keys"));
+  Write("my peer/keys/peer", "");
+  const Ran quoted = Run("pause --dir '" + Path("my peer") + "'");
+  EXPECT_NE(quoted.err.find("loom join --dir '" + Path("my peer") + "'"), std::string::npos)
+      << quoted.err;
   net::Reactor reactor;
   std::vector<std::string> asked;
   int times_status = 0;

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "app/peer_folder_source.h"
+#include "base/human.h"
 #include "net/control_socket.h"
 
 namespace loom::app {
@@ -44,7 +45,7 @@ Result<json::Value> AskPeer(const std::string& dir, json::Object request, Durati
           "try again in a moment");
     }
     return MakeError(Code::kNotFound, fmt::format("no peer runs in {}", dir),
-                     fmt::format("start it with: loom join --dir {}", dir));
+                     fmt::format("start it with: loom join --dir {}", ShellWord(dir)));
   }
   auto answer = json::Parse(*line);
   if (!answer || answer->AsObject() == nullptr) {

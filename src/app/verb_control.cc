@@ -53,13 +53,21 @@ Status Invite(const Options& options) {
 
 constexpr const char* kOnlyOneLeaves =
     "The peer stops. It was the only member, so the run waits in its folder: keep it. loom join "
-    "--dir goes on.";
+    "--dir DIR goes on.";
 
 /// What it means for the run that a running peer was told something.
 struct Meaning {
   std::string told;
   std::string already = {};  ///< where it was so before
 };
+
+/// The sentence with the folder in its command.
+std::string WithFolder(std::string text, const std::string& dir) {
+  constexpr std::string_view kPlace = "--dir DIR";
+  const std::size_t at = text.find(kPlace);
+  if (at != std::string::npos) text.replace(at, kPlace.size(), "--dir " + ShellWord(dir));
+  return text;
+}
 
 /// A request without arguments.
 Status Tell(const std::string& verb, const Meaning& meaning, const Options& options) {
@@ -80,9 +88,10 @@ Status Tell(const std::string& verb, const Meaning& meaning, const Options& opti
              {"changed", json::Value(!already)}});
   if (options.json) return {};
   out.Say("{} (state now: {})",
-          only_one  ? kOnlyOneLeaves
-          : already ? meaning.already
-                    : meaning.told,
+          WithFolder(only_one  ? kOnlyOneLeaves
+                     : already ? meaning.already
+                               : meaning.told,
+                     dir),
           state);
   return {};
 }
@@ -122,8 +131,8 @@ Verb PauseVerb() {
   return TellVerb(
       "pause", "Let a running peer do no work until loom resume",
       {"The peer pauses: the others go on without it, and it keeps up with their records. "
-       "loom resume brings it back.",
-       "The peer is paused already: nothing changes. loom resume brings it back."});
+       "loom resume --dir DIR brings it back.",
+       "The peer is paused already: nothing changes. loom resume --dir DIR brings it back."});
 }
 
 Verb ResumeVerb() {
@@ -133,15 +142,16 @@ Verb ResumeVerb() {
 }
 
 Verb FinishVerb() {
-  return TellVerb("finish", "Stop a running peer once its round is recorded",
-                  {"The peer stops once this round is recorded. loom join --dir brings it back."});
+  return TellVerb(
+      "finish", "Stop a running peer once its round is recorded",
+      {"The peer stops once this round is recorded. loom join --dir DIR brings it back."});
 }
 
 Verb LeaveVerb() {
   return TellVerb(
       "leave", "Take a running peer out of its run, then stop it",
       {"The peer leaves: it stops once the others have recorded that it is gone, after a "
-       "minute at the latest. loom join --dir brings it back."});
+       "minute at the latest. loom join --dir DIR brings it back."});
 }
 
 }  // namespace loom::app

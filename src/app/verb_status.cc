@@ -278,8 +278,10 @@ void Show(const json::Value& status, const std::string& dir, Output& out) {
   }
   const json::Value* running = status.Find("running");
   if (running != nullptr && running->AsBool() != nullptr && !*running->AsBool()) {
-    const bool finished = Text(status, "state") == "stopped" && reason.starts_with("finished");
-    out.Say("It does not run.{}", finished ? "" : " Go on with: loom join --dir " + dir);
+    const bool at_end = Text(status, "state") == "stopped" && reason.starts_with("finished: all");
+    const bool told = reason.find("go on with: ") != std::string::npos;
+    out.Say("It does not run.{}",
+            at_end || told ? "" : " Go on with: loom join --dir " + ShellWord(dir));
   }
 }
 
