@@ -29,7 +29,8 @@ template <class T>
 CLI::Option* Add(CLI::App& app, const std::string& name, const std::string& value_name, T& out,
                  const std::string& help, bool show_default) {
   CLI::Option* option = app.add_option(name, out, help)->option_text(value_name);
-  if (show_default) option->description(fmt::format("{} (default {})", help, out));
+  if (show_default && help.find("default:") == std::string::npos)
+    option->description(fmt::format("{} (default {})", help, out));
   return option;
 }
 
@@ -108,6 +109,26 @@ const Verb* FindVerb(const std::vector<Verb>& verbs, const std::vector<std::stri
     }
   }
   return nullptr;
+}
+
+/// "loom data", "loom tokenizer --help": the verbs that begin so. Returns the exit code, nothing
+/// when there are none.
+std::optional<int> FirstWordOnly(const std::vector<Verb>& verbs,
+                                 const std::vector<std::string>& words) {
+  std::string list;
+  for (const Verb& verb : verbs) {
+    if (verb.name.starts_with(words[0] + " "))
+      list += fmt::format("  loom {:<16} {}\n", verb.name, verb.summary);
+  }
+  if (list.empty()) return std::nullopt;
+  const bool help = words.size() > 1 && (words[1] == "--help" || words[1] == "-h");
+  if (help) {
+    Print(stdout, "Verbs that begin with {}:\n\n{}", words[0], list);
+    return 0;
+  }
+  if (words.size() > 1 && !words[1].starts_with('-')) return std::nullopt;
+  Print(stderr, "loom: '{}' is half a verb\n  hint: one of\n{}", words[0], list);
+  return kUsageError;
 }
 
 int UnknownVerb(const std::vector<Verb>& verbs, const std::string& word) {
@@ -224,7 +245,10 @@ int RunCommandLine(const std::vector<Verb>& verbs, int argc, const char* const* 
   }
   std::size_t used = 0;
   const Verb* verb = FindVerb(verbs, words, &used);
-  if (verb == nullptr) return UnknownVerb(verbs, words[0]);
+  if (verb == nullptr) {
+    const auto half = FirstWordOnly(verbs, words);
+    return half ? *half : UnknownVerb(verbs, words[0]);
+  }
 
   Args::State state;
   state.app.description(verb->summary);

@@ -44,7 +44,14 @@ TEST_F(Cli, HelpAndUnknownVerbs) {
   const Ran unknown = Run("trian");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_NE(unknown.err.find("did you mean loom train?"), std::string::npos) << unknown.err;
-  EXPECT_EQ(Run("data").code, 2);
+  const Ran half = Run("data");
+  EXPECT_EQ(half.code, 2);
+  EXPECT_NE(half.err.find("loom data check"), std::string::npos) << half.err;
+  const Ran half_help = Run("tokenizer --help");
+  EXPECT_EQ(half_help.code, 0);
+  EXPECT_NE(half_help.out.find("loom tokenizer encode"), std::string::npos) << half_help.out;
+  const Ran join = Run("join --help");
+  EXPECT_EQ(join.out.find("half of the processors (default"), std::string::npos) << join.out;
   EXPECT_EQ(Run("init --nonsense").code, 2);
   EXPECT_EQ(Run("generate").code, 2);
   EXPECT_EQ(Run("generate x --prompt y --tokens -1").code, 2);
@@ -66,7 +73,16 @@ TEST_F(Cli, MistakesHaveCodesAndNames) {
   ASSERT_NE(error.Find("error"), nullptr);
   EXPECT_EQ(*error.Find("error")->Find("code")->AsString(), "invalid");
   EXPECT_EQ(Run("eval " + Path("nowhere") + " --text " + Path("story.txt")).code, 4);
-  EXPECT_EQ(Run("init --data " + Path("none.txt") + " --out " + Path("x.toml")).code, 4);
+  const Ran missing = Run("init --data " + Path("none.txt") + " --out " + Path("x.toml"));
+  EXPECT_EQ(missing.code, 4);
+  EXPECT_NE(missing.err.find("check the spelling"), std::string::npos) << missing.err;
+  fs::create_directories(Path("keys"));
+  ::setenv("LOOM_OWNER_KEY", Path("keys").c_str(), 1);
+  const Ran folder = Run("owner");
+  EXPECT_EQ(folder.code, 3);
+  EXPECT_NE(folder.err.find("is a folder, not a key file"), std::string::npos) << folder.err;
+  EXPECT_EQ(folder.err.find("chmod"), std::string::npos) << folder.err;
+  ::unsetenv("LOOM_OWNER_KEY");
   EXPECT_EQ(Run("init --preset nan --data " + Path("story.txt") + " --out " + Path("x.toml")).code,
             4);
   for (const char* text : {"empty.txt", "binary.txt"}) {
@@ -215,6 +231,13 @@ TEST_F(Cli, FromTextToModel) {
             text.out);
   EXPECT_EQ(Run("generate " + model + " --prompt \"QQ\" --tokens 1").code, 3)
       << "not in the vocabulary";
+  const Ran started = Run("generate " + model + " --tokens 9 --json");
+  ASSERT_EQ(started.code, 0) << started.err;
+  EXPECT_EQ(Parsed(started.out).Find("ids")->AsArray()->size(), 9u);
+  const Ran cold = Run("generate " + model + " --prompt \"the cat\" --temperature 0");
+  EXPECT_EQ(cold.code, 3);
+  EXPECT_EQ(cold.out, "") << "no prompt before an error";
+  EXPECT_NE(cold.err.find("--greedy"), std::string::npos) << cold.err;
 
   const Ran eval = Run("eval " + model + " --text " + Path("story.txt") + " --json");
   ASSERT_EQ(eval.code, 0) << eval.err;

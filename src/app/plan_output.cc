@@ -68,11 +68,11 @@ Status PrintPlan(train::RunFile run, const PlanOptions& options, bool json) {
              {"eta_s", json::Value(plan.eta_s)}});
   if (json) return {};
   const auto bytes = [](std::uint64_t n) { return HumanBytes(static_cast<double>(n)); };
-  out.Say("{} parameters{}, {} peer{}", HumanCount(plan.parameters),
+  out.Say("{} parameters{}, {}", HumanCount(plan.parameters),
           plan.frozen > 0
               ? fmt::format(" of {} are trained", HumanCount(plan.parameters + plan.frozen))
               : "",
-          options.peers, options.peers == 1 ? "" : "s");
+          Counted(options.peers, "peer"));
   out.Say(
       "memory       weights {}, gradients {}, inner {}, outer {}, encoded {}, activations {}, "
       "base {}: total {}",
@@ -89,6 +89,8 @@ Status PrintPlan(train::RunFile run, const PlanOptions& options, bool json) {
   if (input.tokens_per_second > 0) {
     out.Say("speed        {:.0f} tokens/s a worker, {} a round", input.tokens_per_second,
             HumanSeconds(plan.seconds_per_round));
+  } else if (options.measure && !fits) {
+    out.Say("speed        not measured: it does not fit into the memory of this machine");
   }
   if (plan.eta_s > 0)
     out.Say("whole run    {} rounds, {}", run.spec.sync.rounds, HumanSeconds(plan.eta_s));

@@ -3,6 +3,9 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -14,6 +17,7 @@
 #include "app/peer_folder_source.h"
 #include "app/print.h"
 #include "app/verbs.h"
+#include "base/toml.h"
 #include "node/owner_key.h"
 
 namespace loom::app {
@@ -34,6 +38,16 @@ struct Options {
   bool json = false;
 };
 
+/// A word gets the quotes that a shell has taken off.
+std::string ValueOf(const std::string& text) {
+  static constexpr std::array<std::string_view, 4> kOther{"true", "false", "inf", "nan"};
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const bool word = !text.empty() && is_letter(text[0]) && std::ranges::all_of(text, [&](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+  return word && std::ranges::find(kOther, text) == kOther.end() ? TomlQuote(text) : text;
+}
+
 /// "optim.lr=1e-4,sync.rounds=500" as run.toml has it.
 Result<std::string> TomlOf(const std::string& set) {
   std::map<std::string, std::string> tables;
@@ -47,7 +61,14 @@ Result<std::string> TomlOf(const std::string& set) {
       return MakeError(Code::kInvalid, fmt::format("'{:.60}' is not TABLE.KEY=VALUE", one),
                        "for example: optim.lr=1e-4,sync.rounds=500");
     }
-    tables[one.substr(0, dot)] += one.substr(dot + 1) + "\n";
+    const std::string line = fmt::format("{} = {}\n", one.substr(dot + 1, equals - dot - 1),
+                                         ValueOf(one.substr(equals + 1)));
+    if (!ParseToml(line, one)) {
+      return MakeError(Code::kInvalid,
+                       fmt::format("'{:.60}': '{:.60}' is no value", one, one.substr(equals + 1)),
+                       "a number, true or false, or a word");
+    }
+    tables[one.substr(0, dot)] += line;
   }
   std::string toml;
   for (const auto& [name, lines] : tables) toml += fmt::format("[{}]\n{}", name, lines);
@@ -105,7 +126,7 @@ Status Order(const Options& options) {
     out.Say(
         "Order {} is on its way: the next record takes it up (loom log --dir {} shows it, loom "
         "status for whom the run waits).",
-        Number(answer, "order"), dir);
+        Number(answer, "order"), ShellWord(dir));
   }
   return {};
 }
@@ -137,7 +158,6 @@ void Show(const json::Value& view, Output& out) {
 
 bool Agreed(const Options& options) {
   if (options.yes) return true;
-  if (::isatty(STDIN_FILENO) == 0) return false;
   Print(
       stdout,
       "Those who are abandoned must not be running: what they did since is given up when they come "
@@ -156,6 +176,12 @@ json::Object Step(const char* step, const Options& options) {
 
 Status Reset(const Options& options) {
   LOOM_ASSIGN(const std::string dir, FindPeerFolder(options.dir));
+  if (!options.yes && ::isatty(STDIN_FILENO) == 0) {
+    return MakeError(Code::kRefused,
+                     "not confirmed, and nobody can be asked: the input is no terminal. Nothing "
+                     "has changed",
+                     "give --yes");
+  }
   LOOM_ASSIGN(json::Value view, AskPeer(dir, Step("seal", options)));
   Output out(options.json);
   const std::uint64_t era = Number(view, "sealed_for");
@@ -196,7 +222,7 @@ Status Continue(const Options& options) {
   if (options.from) return Order(options);
   if (!options.set.empty()) {
     return MakeError(Code::kInvalid, "--set goes with --from ROUND",
-                     "to change settings alone: loom amend KEY=VALUE");
+                     "to change settings alone: loom amend TABLE.KEY=VALUE");
   }
   return Reset(options);
 }
@@ -205,6 +231,9 @@ Status Owner(const Options& options) {
   const std::string path = node::OwnerKeyPath();
   LOOM_ASSIGN(const crypto::SigningKey key, node::LoadOwnerKey(path));
   if (!options.backup.empty()) {
+    std::error_code ignored;  // what cannot be made, Save says
+    std::filesystem::create_directories(std::filesystem::path(options.backup).parent_path(),
+                                        ignored);
     LOOM_RETURN_IF_ERROR(key.Save(options.backup));
   }
   Hash shown;
@@ -216,7 +245,8 @@ Status Owner(const Options& options) {
   if (!options.json) {
     out.Say("owner key   {}\npublic key  {}", path, shown.Hex());
     if (!options.backup.empty())
-      out.Say("A copy is in {}. LOOM_OWNER_KEY={} uses it.", options.backup, options.backup);
+      out.Say("A copy is in {}. LOOM_OWNER_KEY={} uses it.", options.backup,
+              ShellWord(options.backup));
   }
   return {};
 }
@@ -297,7 +327,8 @@ Verb ContinueVerb() {
                 DeclareDir(args, *options);
                 args.Option("--from", "ROUND", options->from,
                             "Return to the state after this round (a quorum has to be there)");
-                args.Option("--set", "KEY=VALUE", options->set, "With --from: other settings, too");
+                args.Option("--set", "TABLE.KEY=VALUE", options->set,
+                            "With --from: other settings, too, several with commas");
                 args.Option("--wait", "SECONDS", options->wait,
                             "How long survivors are waited for");
                 args.Flag("--leave-behind", options->leave_behind,

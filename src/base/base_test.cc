@@ -27,6 +27,8 @@ TEST(Human, NumbersAndWordsOfAShell) {
   EXPECT_EQ(HumanSeconds(4459), "1 h 14 min");
   EXPECT_EQ(Counted(1, "peer"), "1 peer");
   EXPECT_EQ(Counted(1200, "peer"), "1,200 peers");
+  EXPECT_EQ(Counted(1, "address", "addresses"), "1 address");
+  EXPECT_EQ(Counted(2, "address", "addresses"), "2 addresses");
   EXPECT_EQ(ShellWord("runs/a-b_1.toml"), "runs/a-b_1.toml");
   EXPECT_EQ(ShellWord("my run"), "'my run'");
   EXPECT_EQ(ShellWord("it's"), "'it'\\''s'");

@@ -37,8 +37,10 @@ std::string HumanCount(std::uint64_t count) {
   return out;
 }
 
-std::string Counted(std::uint64_t count, std::string_view one) {
-  return fmt::format("{} {}{}", HumanCount(count), one, count == 1 ? "" : "s");
+std::string Counted(std::uint64_t count, std::string_view one, std::string_view many) {
+  const bool ends_in_s = count != 1 && many.empty();
+  return fmt::format("{} {}{}", HumanCount(count), count == 1 || many.empty() ? one : many,
+                     ends_in_s ? "s" : "");
 }
 
 std::string ShellWord(std::string_view text) {

@@ -13,8 +13,8 @@ std::string HumanBytes(double bytes);
 std::string HumanSeconds(double seconds);
 /// "1,234,567".
 std::string HumanCount(std::uint64_t count);
-/// "1 peer", "2 peers".
-std::string Counted(std::uint64_t count, std::string_view one);
+/// "1 peer", "2 peers"; `many` where no "s" makes it.
+std::string Counted(std::uint64_t count, std::string_view one, std::string_view many = {});
 /// One word for a POSIX shell: as it is where that is safe, else in single quotes.
 std::string ShellWord(std::string_view text);
 

@@ -146,7 +146,8 @@ void Peer::LeaveTick(Time now, Effects& out) {
     const bool here =
         quorum_of([&](const PeerId& id) { return id == env_.self || presence_.Present(id); });
     if (members.size() == 1 || (!here && leaving > kPatience)) {
-      Enter(PeerState::kStopped, "stopped without leaving: no quorum of the others is here", out);
+      Enter(PeerState::kStopped,
+            "it could not leave, since no quorum of the others is here; it counts as away", out);
       return;
     }
   } else if (AtHead()) {

@@ -12,6 +12,7 @@
 #include <cerrno>
 
 #include "base/fd.h"
+#include "base/human.h"
 #include "base/log.h"
 #include "base/os_error.h"
 #include "crypto/hash.h"
@@ -131,9 +132,13 @@ Result<SigningKey> SigningKey::Load(const std::filesystem::path& path) {
   }
   struct stat info{};
   if (::fstat(file.fd, &info) != 0) return FileError("stat", path);
+  if (S_ISDIR(info.st_mode)) {
+    return MakeError(Code::kInvalid, fmt::format("{} is a folder, not a key file", path.string()),
+                     "name the file in it");
+  }
   if ((info.st_mode & 077) != 0) {
     Log(LogLevel::kWarn, "keys", "{} can be read by others; run: chmod 600 {}", path.string(),
-        path.string());
+        ShellWord(path.string()));
   }
   std::string text(kMaxKeyFile, '\0');
   std::size_t size = 0;

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "base/human.h"
 #include "base/utf8.h"
 #include "data/byte_input.h"
 #include "data/jsonl_line.h"
@@ -338,8 +339,9 @@ Result<CorpusStats> ReadCorpus(const DataConfig& config,
     std::string listed = "\n" + reader.stats.BadLinesText();
     listed.pop_back();  // the last line's end, or the only one
     return MakeError(Code::kInvalid,
-                     fmt::format("the corpus has no document ({} files, {} bad lines){}",
-                                 reader.stats.files.size(), reader.stats.bad_count, listed));
+                     fmt::format("the corpus has no document ({}, {}){}",
+                                 Counted(reader.stats.files.size(), "file"),
+                                 Counted(reader.stats.bad_count, "bad line"), listed));
   }
   return std::move(reader.stats);
 }

@@ -95,9 +95,11 @@ Status Lister::Add(const std::string& path, std::size_t source) {
     LOOM_ASSIGN(matches, Matches(path));
   }
   if (matches.empty()) {
-    return MakeError(Code::kNotFound,
-                     fmt::format("'{}' {}", path, pattern ? "matches nothing" : "does not exist"),
-                     "check data.paths");
+    return MakeError(
+        Code::kNotFound,
+        fmt::format("'{}' {}", path, pattern ? "matches nothing" : "does not exist"),
+        "check the spelling of the path; one in run.toml ([data] paths) is meant from the "
+        "folder of that file");
   }
   for (const std::string& match : matches) LOOM_RETURN_IF_ERROR(AddPath(match, source));
   return {};

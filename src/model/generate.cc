@@ -21,7 +21,7 @@ Status CheckOptions(const GenerateOptions& options) {
   if (!(options.temperature > 0.0f) || !std::isfinite(options.temperature)) {
     return MakeError(Code::kInvalid,
                      fmt::format("temperature is {}, it must be above 0", options.temperature),
-                     "use greedy for the most likely token");
+                     "--greedy always takes the most likely token");
   }
   if (!(options.top_p > 0.0f && options.top_p <= 1.0f)) {
     return MakeError(Code::kInvalid,

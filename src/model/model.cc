@@ -266,7 +266,7 @@ Result<std::vector<float>> Model::Logits(std::span<const std::int32_t> ids) {
                      fmt::format("logits of {} ids, allowed are 1 to {} (the context)", ids.size(),
                                  state_->config.context));
   }
-  LOOM_RETURN_IF_ERROR(CheckIds(ids, state_->config.vocab, "id", false));
+  LOOM_RETURN_IF_ERROR(CheckIds(ids, state_->config.vocab, "token", false));
   return Guard("logits", [&] {
     const at::NoGradGuard no_grad;
     Network& network = *state_->network;
@@ -298,7 +298,7 @@ Result<std::vector<float>> Decoder::Feed(std::span<const std::int32_t> ids) {
     return MakeError(Code::kInvalid, fmt::format("{} ids after {}, the context has room for {}",
                                                  ids.size(), length(), context));
   }
-  LOOM_RETURN_IF_ERROR(CheckIds(ids, state_->model->config.vocab, "id", false));
+  LOOM_RETURN_IF_ERROR(CheckIds(ids, state_->model->config.vocab, "token", false));
   return Guard("decoding", [&] {
     const at::NoGradGuard no_grad;
     Network& network = *state_->model->network;

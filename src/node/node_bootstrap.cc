@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "base/human.h"
 #include "base/log.h"
 #include "model/config.h"
 #include "node/compute.h"
@@ -390,8 +391,8 @@ void Node::BootstrapTick() {
   if (!up_.empty() || run_ || now - alone_since_ < kReachLimit - 1s) return;
   Event({{"event", json::Value("unreachable")}, {"tried", json::Value(reach_.Json())}});
   Stop({collab::PeerState::kFailed,
-        fmt::format("reached nobody of the run in {:.0f} s; {} addresses were tried:{}",
-                    Seconds(kReachLimit), reach_.tried(), reach_.Text()),
+        fmt::format("reached nobody of the run in {:.0f} s; tried {}:{}", Seconds(kReachLimit),
+                    Counted(reach_.tried(), "address", "addresses"), reach_.Text()),
         Code::kUnreachable,
         "a member must run and be reachable at one of these addresses; a newer invite may have "
         "others"});

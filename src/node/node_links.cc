@@ -1,6 +1,7 @@
 // What the transport tells: links that come and go, and the frames that arrive over them.
 #include <algorithm>
 
+#include "base/human.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "node/interfaces.h"
@@ -256,9 +257,9 @@ void Node::ShowSearch(Time now) {
   if (alone < 2s || now - search_shown_ < pause) return;
   search_shown_ = now;
   options_.progress(
-      fmt::format("looking for the others: {} addresses tried, none answers as a member; "
+      fmt::format("looking for the others: {} tried, none answers as a member; "
                   "{:.0f} s (loom status shows each)",
-                  reach_.tried(), Seconds(alone)));
+                  Counted(reach_.tried(), "address", "addresses"), Seconds(alone)));
 }
 
 void Node::OnRefused(const std::string& remote, const std::string& text) {
