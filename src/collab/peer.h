@@ -316,6 +316,7 @@ class Peer {
   bool paused_ = false;
   std::optional<Time> finished_since_;
   Time last_served_{};                      ///< an object that somebody asked for
+  std::optional<Time> nobody_since_;        ///< not a member, and no member is here
   std::optional<Time> behind_alone_since_;  ///< bytes are missing and nobody connected has them
 
   Round state_round_ = 0;  ///< the engine holds the state after this record

@@ -6,7 +6,8 @@
 namespace loom::collab {
 namespace {
 
-/// How long a peer that lacks bytes looks for somebody who has them before it says that it waits.
+/// How long a peer that lacks bytes, or has no member, looks for somebody before it says that it
+/// waits.
 constexpr Duration kSearch = 3s;
 
 }  // namespace
@@ -56,6 +57,9 @@ bool Peer::BehindAlone(Time now) {
 
 void Peer::Refresh(Time now, Effects& out) {
   if (!started_ || state_ == PeerState::kFailed || state_ == PeerState::kStopped) return;
+  const bool nobody = !Listed() && Voters().empty();
+  if (!nobody) nobody_since_.reset();
+  if (nobody && !nobody_since_) nobody_since_ = now;
   if (BehindAlone(now)) {
     Enter(PeerState::kWaiting,
           fmt::format("the bytes of round {} are not here, and nobody who has them is connected",
@@ -82,7 +86,9 @@ void Peer::Refresh(Time now, Effects& out) {
           fmt::format("sealed by the run's owner for a reset to era {}: loom continue ends it",
                       voter_.sealed),
           out);
-  } else if (!Listed() && Voters().empty()) {
+  } else if (nobody && now - *nobody_since_ < kSearch) {
+    Enter(PeerState::kStarting, "hearing from the others", out);
+  } else if (nobody) {
     Enter(PeerState::kWaiting,
           fmt::format("not a member, and no member is here; waiting for {}. If the run has ended "
                       "there: one of them that is started again serves what this one lacks",
