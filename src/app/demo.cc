@@ -156,7 +156,7 @@ Status OneProcessDemo(const DemoOptions& options, train::RunFile run, Output& ou
       summary.val_loss, summary.unigram_entropy);
   out.Say("{} characters in {}. The model is in {}; try: loom generate {} --prompt \"It was\"",
           HumanCount(summary.tokens), HumanSeconds(summary.seconds), summary.export_dir,
-          summary.export_dir);
+          ShellWord(summary.export_dir));
   out.Event(summary.ToJson());
   return {};
 }

@@ -8,6 +8,7 @@
 #include "app/model_source.h"
 #include "app/output.h"
 #include "app/verbs.h"
+#include "base/human.h"
 #include "train/hf_folder.h"
 
 namespace loom::app {
@@ -72,8 +73,7 @@ Status ExportMerged(const Options& options, std::optional<tensor::DType> dtype) 
                                                            .texts = base.texts,
                                                            .dtype = dtype,
                                                            .shard_bytes = options.shard_bytes}));
-  Told(options, base.grid.num_elements(), "",
-       fmt::format("loom generate {} --prompt \"It was\"", options.out));
+  Told(options, base.grid.num_elements(), "", "loom generate " + ShellWord(options.out));
   return {};
 }
 
@@ -120,8 +120,7 @@ Status Export(const Options& options) {
     parameters = source.grid.num_elements();
     of_round = OfRound(model);
   }
-  Told(options, parameters, of_round,
-       fmt::format("loom generate {} --prompt \"It was\"", options.out));
+  Told(options, parameters, of_round, "loom generate " + ShellWord(options.out));
   return {};
 }
 

@@ -217,7 +217,8 @@ Status ApplySyncPreset(std::string_view name, RunFile& run) {
     return MakeError(
         Code::kNotFound,
         fmt::format("no sync preset is called '{}'; known: {}", name.substr(0, 40), known),
-        nearest.empty() ? "" : fmt::format("did you mean {}?", nearest));
+        nearest.empty() ? "loom init --sync takes one of them, docs/run-toml.md has their settings"
+                        : fmt::format("did you mean {}?", nearest));
   }
   RunSpec& spec = run.spec;
   spec.sync.method = preset->method;

@@ -393,8 +393,10 @@ Overload(Fs...) -> Overload<Fs...>;
 Slot ReadSlot(const Key& key, const RunFile& run) { return key.slot(const_cast<RunFile&>(run)); }
 
 Status OutOfRange(const Key& key, const std::string& value) {
-  return MakeError(Code::kInvalid, fmt::format("{}.{} = {} is outside of {}", key.table, key.name,
-                                               value, FormatLimits(key)));
+  return MakeError(
+      Code::kInvalid,
+      fmt::format("{}.{} = {} is outside of {}", key.table, key.name, value, FormatLimits(key)),
+      std::string(kKeysHint));
 }
 
 }  // namespace

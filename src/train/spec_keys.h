@@ -51,6 +51,8 @@ struct Key {
   bool Belongs(agreed::InnerKind kind) const;
 };
 
+inline constexpr std::string_view kKeysHint = "`loom init --keys` lists every key with its limits";
+
 /// All keys, grouped by table in the order of the file.
 std::span<const Key> Keys();
 /// Heading comment of a table, by name.

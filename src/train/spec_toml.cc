@@ -103,13 +103,21 @@ class RunParser {
     return {};
   }
 
+  /// "preset belongs below [model] or [sync]"; empty when no table has such a key.
+  static std::string PlaceOf(std::string_view name) {
+    std::string tables;
+    for (const Key& key : Keys()) {
+      if (key.name == name)
+        tables += fmt::format("{}[{}]", tables.empty() ? "" : " or ", key.table);
+    }
+    return tables.empty() ? tables : fmt::format("{} belongs below {}", name, tables);
+  }
+
   Error UnknownTable(std::string_view table, const TomlValue& value) const {
     std::string hint = "the tables are";
     for (const auto known : TableNames()) hint += fmt::format(" [{}]", known);
     if (value.AsTable() == nullptr) {
-      for (const Key& key : Keys()) {
-        if (key.name == table) hint = fmt::format("{} belongs below [{}]", table, key.table);
-      }
+      if (std::string place = PlaceOf(table); !place.empty()) hint = std::move(place);
     } else if (const auto nearest = Nearest(table, TableNames()); !nearest.empty()) {
       hint = fmt::format("did you mean [{}]?", nearest);
     }
@@ -118,10 +126,9 @@ class RunParser {
 
   Error UnknownKey(std::string_view table, std::string_view name, std::uint32_t line) const {
     std::vector<std::string_view> known;
-    std::string hint;
+    std::string hint = PlaceOf(name);
     for (const Key& key : Keys()) {
       if (key.table == table) known.push_back(key.name);
-      if (key.name == name) hint = fmt::format("{} belongs below [{}]", name, key.table);
     }
     if (hint.empty()) {
       const auto nearest = Nearest(name, known);
@@ -271,7 +278,8 @@ class RunParser {
     if (!(number >= key.min && number <= key.max)) {
       return At(value.line, Code::kInvalid,
                 fmt::format("{}.{} = {} is outside of {}", key.table, key.name, number,
-                            FormatLimits(key)));
+                            FormatLimits(key)),
+                std::string(kKeysHint));
     }
     *out = static_cast<T>(number);
     return {};

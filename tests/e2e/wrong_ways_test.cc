@@ -13,14 +13,16 @@ using WrongWays = WrongWaysTest;
 /// The files of a folder as they are found; some go while they are copied.
 void CopyRunning(const std::string& from, const std::string& to) {
   std::error_code gone;
-  for (fs::recursive_directory_iterator at(from, gone), end; !gone && at != end;
-       at.increment(gone)) {
-    const fs::path target = to / fs::relative(at->path(), from);
-    std::error_code ignored;
-    if (!at->is_regular_file(ignored)) continue;
-    fs::create_directories(target.parent_path(), ignored);
-    fs::copy_file(at->path(), target, ignored);
-  }
+  do {  // a folder that goes ends the walk
+    for (fs::recursive_directory_iterator at(from, gone), end; !gone && at != end;
+         at.increment(gone)) {
+      const fs::path target = to / fs::relative(at->path(), from);
+      std::error_code ignored;
+      if (!at->is_regular_file(ignored)) continue;
+      fs::create_directories(target.parent_path(), ignored);
+      fs::copy_file(at->path(), target, fs::copy_options::overwrite_existing, ignored);
+    }
+  } while (gone);
 }
 
 TEST_F(WrongWays, WithAFolderWhosePeerDoesNotRun) {
