@@ -38,9 +38,17 @@ Status CheckSameRun(const train::RunFile& asked, const node::Node& node, const s
   const auto differences =
       train::DiffSpecs(train::CanonicalSpec(spec), train::CanonicalSpec(run.spec));
   if (differences.empty()) return {};
+  // What follows from others comes behind it.
+  const auto of_length = std::ranges::find_if(
+      differences, [](const std::string& line) { return line.starts_with("sync.rounds:"); });
+  const bool length = of_length != differences.end();
   return MakeError(Code::kConflict,
-                   fmt::format("{} holds a run with other settings: {}", dir, differences[0]),
-                   hint);
+                   fmt::format("{} holds a run with other settings (ours: run.toml's, theirs: that "
+                               "run's): {}",
+                               dir, length ? *of_length : differences[0]),
+                   length ? "loom amend sync.rounds=N changes a living run; one that has finished "
+                            "goes on as a new run from its model (loom export, [model] from)"
+                          : hint);
 }
 
 Status RunPeer(PeerProcess process, const std::function<Status(node::Node&)>& prepare,
