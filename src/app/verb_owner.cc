@@ -174,6 +174,11 @@ json::Object Step(const char* step, const Options& options) {
           {"leave_behind", json::Value(options.leave_behind)}};
 }
 
+bool AllAreHere(const json::Value& view) {
+  const json::Value* abandoned = view.Find("abandoned");
+  return abandoned != nullptr && abandoned->AsArray() != nullptr && abandoned->AsArray()->empty();
+}
+
 Status Reset(const Options& options) {
   LOOM_ASSIGN(const std::string dir, FindPeerFolder(options.dir));
   if (!options.yes && ::isatty(STDIN_FILENO) == 0) {
@@ -189,9 +194,14 @@ Status Reset(const Options& options) {
   while (SystemClock().Now() - begin < std::chrono::seconds(options.wait)) {
     std::this_thread::sleep_for(500ms);
     LOOM_ASSIGN(view, AskPeer(dir, Step("view", options)));
-    const json::Value* abandoned = view.Find("abandoned");
-    if (abandoned != nullptr && abandoned->AsArray() != nullptr && abandoned->AsArray()->empty())
-      break;
+    if (AllAreHere(view)) break;
+  }
+  if (AllAreHere(view) && !options.leave_behind) {
+    LOOM_ASSIGN(view, AskPeer(dir, Step("cancel", options)));
+    return MakeError(Code::kConflict,
+                     "every member is here: the run goes on by itself. The seal is ended, nothing "
+                     "has changed",
+                     "loom status says what it waits for; loom continue --from ROUND goes back");
   }
   out.Event({{"event", json::Value("sealed")}, {"view", view}});
   Show(view, out);

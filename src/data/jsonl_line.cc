@@ -166,10 +166,6 @@ Result<JsonlLine> ParseJsonlLine(std::string_view line, const LineRules& rules, 
   JsonlLine out;
   LOOM_ASSIGN(out.shape, ShapeOf(*value));
   LOOM_RETURN_IF_ERROR(ReadShape(*value, rules, out, fault));
-  if (const std::size_t zero = out.marked.text.find('\0'); zero != std::string::npos) {
-    return MakeError(Code::kInvalid,
-                     fmt::format("a zero byte (\\u0000) at byte {} of the text", zero));
-  }
   if (rules.loss_on_all) {
     for (Span& span : out.marked.spans) span.loss = true;
   }

@@ -11,6 +11,7 @@
 #include "store/append_log.h"
 #include "store/file_system.h"
 #include "tests/e2e/swarm_process.h"
+#include "tests/e2e/tiny_run.h"
 
 namespace loom::e2e {
 namespace {
@@ -70,15 +71,21 @@ TEST_F(Owning, SettingsAreChangedInALivingRun) {
 }
 
 TEST_F(Owning, TheRunReturnsToAnOlderRound) {
+  // Rounds that take as long as it takes to start a verb, however busy the machine is.
+  std::ofstream(Path("run.toml")) << TinyRun("batch = 2\ntotal_tokens = 1000000\n",
+                                             "rounds = 0\ninner_steps = 120\n",
+                                             "checkpoint_every = 4\n");
   const std::vector<Peer*> all = Three();
-  ASSERT_TRUE(UntilRound(all, 20, 3));
+  ASSERT_TRUE(UntilRound(all, 16, 3));
   const auto back_to = [&](std::uint64_t round) {
     return Run({"continue", "--from", std::to_string(round), "--dir", all[0]->dir, "--json"});
   };
+  const Ended healthy = Run({"continue", "--dir", all[0]->dir, "--yes"});
+  EXPECT_EQ(healthy.code, 11) << "there is nothing to reset";
+  EXPECT_NE(healthy.log.find("every member is here"), std::string::npos) << healthy.log;
   const Ended too_far = back_to(2);
   EXPECT_EQ(too_far.code, 3) << "checkpoints of that time are gone";
   EXPECT_NE(too_far.log.find("keep_checkpoints"), std::string::npos) << too_far.log;
-  // Its rounds are short: as many pass before the verb is heard as the machine is busy.
   std::uint64_t target = 0;
   Ended ended;
   for (int attempt = 0; attempt < 10 && ended.code != 0; ++attempt) {
