@@ -64,6 +64,8 @@ static Status CheckOurs(const std::string& path) {
   for (const auto& entry : fs::directory_iterator(path, ignored)) {
     const std::string name = entry.path().filename().string();
     if (name == "lock" || name == "lost+found") continue;  // a start that was killed; a whole disk
+    // A run's data that was brought along is not fetched again.
+    if (name == "data" && fs::exists(entry.path() / "dataset.json", ignored)) continue;
     return MakeError(Code::kConflict,
                      fmt::format("{} exists and holds {}, but no run", path, OneLine(name)),
                      "give a folder that is empty or not there yet with --dir");
