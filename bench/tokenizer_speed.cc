@@ -4,6 +4,8 @@
 //   train VOCAB TEXTS
 #include <fmt/core.h>
 
+#include <cstdlib>
+#include <exception>
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -58,17 +60,22 @@ double TrainSeconds(std::uint32_t vocab, const std::vector<std::string>& texts) 
 
 }  // namespace
 
-int main() {
+int main() try {
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     std::string verb, with, path;
     words >> verb >> with >> path;
     const std::vector<std::string> texts = TextsOf(path);
-    const double seconds = verb == "train"
-                               ? TrainSeconds(static_cast<std::uint32_t>(std::stoul(with)), texts)
-                               : EncodeSeconds(with, texts);
+    const double seconds =
+        verb == "train"
+            ? TrainSeconds(static_cast<std::uint32_t>(std::strtoul(with.c_str(), nullptr, 10)),
+                           texts)
+            : EncodeSeconds(with, texts);
     fmt::print("{:.6f}\n", seconds);
     std::fflush(stdout);
   }
   return 0;
+} catch (const std::exception& e) {
+  std::fputs(e.what(), stderr);
+  return 1;
 }
