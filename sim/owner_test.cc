@@ -43,6 +43,18 @@ void Order(World& world, std::size_t peer, std::optional<Round> revert, std::str
   ASSERT_TRUE(taken.ok()) << taken.error().ToString();
 }
 
+/// Peer 0's owner leaves all others behind.
+bool ResetAlone(World& world) {
+  const collab::Seal seal = world.SignedSeal(1, false);
+  const Status sealed =
+      world.Ask(0, [&](Peer& p, Time now, Effects& out) { return p.BeginReset(seal, now, out); });
+  const auto committed = [&] {
+    return (world.PeerAt(0).ViewReset() && world.CommitReset(0, true).ok(),
+            world.PeerAt(0).chain().head().body.era == 1);
+  };
+  return sealed.ok() && world.RunUntil(committed, 30s);
+}
+
 /// Everybody is on one chain, listed, and holds its state.
 bool OneHistory(World& world) {
   const collab::Chain& first = world.PeerAt(0).chain();
@@ -210,16 +222,7 @@ TEST_F(OwnerTest, R14ARecordOfTheOldHistoryDuringTheRewindIsNotTaken) {
     const Round then = world.audit().rounds();
     ASSERT_TRUE(world.RunUntil(
         [&] { return world.PeerAt(1).applied().body.round >= then + 2 + seed; }, 100s));
-    const collab::Seal seal = world.SignedSeal(1, false);
-    ASSERT_TRUE(
-        world.Ask(0, [&](Peer& p, Time now, Effects& out) { return p.BeginReset(seal, now, out); })
-            .ok());
-    ASSERT_TRUE(world.RunUntil(
-        [&] {
-          return (world.PeerAt(0).ViewReset() && world.CommitReset(0, true).ok(),
-                  world.PeerAt(0).chain().head().body.era == 1);
-        },
-        30s));
+    ASSERT_TRUE(ResetAlone(world));
     // Of two the senior one decides by itself; the other does not hear of it.
     const std::size_t senior = *world.IndexOf(world.PeerAt(1).chain().head().body.members[0].id);
     const std::size_t other = 3 - senior;
@@ -339,17 +342,7 @@ TEST_F(OwnerTest, R14AResetOfOneSurvivorNeverLeavesTwoHistories) {
     });
     ASSERT_TRUE(world.RunUntil([&] { return struck && !world.Alive(1); }, 60s));
     world.RunUntil([] { return false; }, 3s);
-    const collab::Seal seal = world.SignedSeal(1, false);
-    ASSERT_TRUE(
-        world.Ask(0, [&](Peer& p, Time now, Effects& out) { return p.BeginReset(seal, now, out); })
-            .ok());
-    ASSERT_TRUE(world.RunUntil(
-        [&] {
-          return (world.PeerAt(0).ViewReset() && world.CommitReset(0, true).ok(),
-                  world.PeerAt(0).chain().head().body.era == 1);
-        },
-        30s))
-        << "seed " << seed;
+    ASSERT_TRUE(ResetAlone(world)) << "seed " << seed;
     ASSERT_TRUE(world.RunUntil(
         [&] {
           return world.PeerAt(0).applied().body.round >= world.audit().rounds() &&

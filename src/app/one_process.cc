@@ -66,14 +66,8 @@ Result<OneProcessResult> TrainOneProcess(const OneProcessOptions& options,
   const std::shared_ptr<train::StepEngine> engine = std::move(made);
   result.grid = engine->grid();
   LOOM_ASSIGN(result.weights, agreed::FlatBuffer::Allocate(result.grid.flat_size()));
-  if (options.from.empty() || options.spec.model.tuning.lora_rank > 0) {
-    model::InitWeights(options.spec.model, result.grid, options.spec.sync.seed,
-                       result.weights.span());
-  }
-  if (!options.from.empty()) {
-    LOOM_RETURN_IF_ERROR(train::ReadStartWeights(options.from, options.spec.model, result.grid,
-                                                 result.weights.span()));
-  }
+  LOOM_RETURN_IF_ERROR(
+      train::FirstWeights(options.spec, options.from, result.grid, result.weights.span()));
   LOOM_ASSIGN(auto trainer, train::ReferenceTrainer::Make(engine, result.weights.span()));
   LOOM_ASSIGN(const FileHandle metrics, OpenMetrics(options.metrics_path));
 

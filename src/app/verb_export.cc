@@ -61,6 +61,16 @@ Status ExportAdapterOf(const Options& options, tensor::DType dtype) {
   return {};
 }
 
+Status WriteModel(const Options& options, std::optional<tensor::DType> dtype,
+                  const model::ModelConfig& config, std::span<const tensor::TensorView> tensors,
+                  const train::HfTexts& texts) {
+  return train::ExportHfFolder(options.out, {.config = config,
+                                             .tensors = tensors,
+                                             .texts = texts,
+                                             .dtype = dtype,
+                                             .shard_bytes = options.shard_bytes});
+}
+
 /// A folder with an adapter added into its weights.
 Status ExportMerged(const Options& options, std::optional<tensor::DType> dtype) {
   LOOM_ASSIGN(train::HfModel base, train::ImportHfFolder(options.model));
@@ -68,11 +78,7 @@ Status ExportMerged(const Options& options, std::optional<tensor::DType> dtype) 
   LOOM_RETURN_IF_ERROR(train::MergeAdapter(adapter.config, adapter.grid, adapter.weights.span(),
                                            base.weights.span()));
   const auto views = train::WeightViews(base.grid, base.weights.span());
-  LOOM_RETURN_IF_ERROR(train::ExportHfFolder(options.out, {.config = base.config,
-                                                           .tensors = views,
-                                                           .texts = base.texts,
-                                                           .dtype = dtype,
-                                                           .shard_bytes = options.shard_bytes}));
+  LOOM_RETURN_IF_ERROR(WriteModel(options, dtype, base.config, views, base.texts));
   Told(options, base.grid.num_elements(), "", "loom generate " + ShellWord(options.out));
   return {};
 }
@@ -98,25 +104,17 @@ Status Export(const Options& options) {
   LOOM_RETURN_IF_ERROR(CheckRange("--shard-size", options.shard_bytes, 1, std::uint64_t{1} << 50));
   if (options.adapter) return ExportAdapterOf(options, dtype.value_or(tensor::DType::kF32));
   if (!options.merge.empty()) return ExportMerged(options, dtype);
-  const auto write = [&](const model::ModelConfig& config,
-                         std::span<const tensor::TensorView> tensors, const train::HfTexts& texts) {
-    return train::ExportHfFolder(options.out, {.config = config,
-                                               .tensors = tensors,
-                                               .texts = texts,
-                                               .dtype = dtype,
-                                               .shard_bytes = options.shard_bytes});
-  };
   std::uint64_t parameters = 0;
   std::string of_round;
   if (IsHfFolder(options.model)) {  // from file to file: it need not fit into memory
     LOOM_ASSIGN(const train::HfFolder folder, train::HfFolder::Open(options.model));
-    LOOM_RETURN_IF_ERROR(write(folder.config, folder.tensors, folder.texts));
+    LOOM_RETURN_IF_ERROR(WriteModel(options, dtype, folder.config, folder.tensors, folder.texts));
     parameters = folder.grid.num_elements();
   } else {
     LOOM_ASSIGN(const OpenedModel model, OpenModel(options.model, "cpu", 1));
     const train::HfModel& source = model.source;
     const auto views = train::WeightViews(source.grid, source.weights.span());
-    LOOM_RETURN_IF_ERROR(write(source.config, views, source.texts));
+    LOOM_RETURN_IF_ERROR(WriteModel(options, dtype, source.config, views, source.texts));
     parameters = source.grid.num_elements();
     of_round = OfRound(model);
   }

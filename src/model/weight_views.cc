@@ -14,6 +14,10 @@ at::Tensor ViewAt(const at::Tensor& flat, std::uint64_t begin,
   return flat.narrow(0, static_cast<std::int64_t>(begin), count).view(shape);
 }
 
+std::vector<std::int64_t> Sizes(const agreed::TensorShape& tensor) {
+  return {tensor.shape.begin(), tensor.shape.end()};
+}
+
 }  // namespace
 
 WeightViews::WeightViews(std::vector<FlatTensors> flats, const Tuning& tuning)
@@ -34,11 +38,7 @@ tensor::Stack WeightViews::operator()(std::initializer_list<std::string> names) 
     const std::uint64_t begin = grid.TensorOffset(t);
     std::int64_t first = 0;
     if (places.empty() || places.back().flat != flat || places.back().end != begin) {
-      Place& place = places.emplace_back();  // the first, or padding lies between
-      place.flat = flat;
-      place.begin = begin;
-      for (const std::uint64_t size : tensor.shape)
-        place.shape.push_back(static_cast<std::int64_t>(size));
+      places.push_back({flat, begin, 0, Sizes(tensor), {}});  // the first, or padding lies between
     } else {
       first = places.back().shape[0];
       places.back().shape[0] += static_cast<std::int64_t>(tensor.shape[0]);
@@ -64,10 +64,7 @@ void WeightViews::AddLora(const std::string& name, std::int64_t first, Place& pl
   const auto one = [&](const std::string& part) {
     const auto [flat, t] = index_.at(part);
     const agreed::TileGrid& grid = *flats_[flat].grid;
-    Place at{flat, grid.TensorOffset(t), 0, {}, {}};
-    for (const std::uint64_t size : grid.tensors()[t].shape)
-      at.shape.push_back(static_cast<std::int64_t>(size));
-    return WeightOf(std::move(at));
+    return WeightOf({flat, grid.TensorOffset(t), 0, Sizes(grid.tensors()[t]), {}});
   };
   const double scale = static_cast<double>(tuning_.lora_alpha) / tuning_.lora_rank;
   place.additions.push_back({first, one(lora->a), one(lora->b), scale});

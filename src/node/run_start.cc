@@ -93,11 +93,9 @@ Status CheckStart(const std::vector<collab::NamedObject>& start, const model::Mo
 
 Status ReadFirstWeights(const Run& run, const std::string& dir, const agreed::TileGrid& grid,
                         std::span<float> weights) {
-  const bool drawn = run.content.start.empty() || run.spec.model.tuning.lora_rank > 0;
-  if (drawn) model::InitWeights(run.spec.model, grid, run.spec.sync.seed, weights);
-  if (run.content.start.empty()) return {};
+  if (run.content.start.empty()) return train::FirstWeights(run.spec, "", grid, weights);
   LOOM_RETURN_IF_ERROR(CheckFiles(run, dir));
-  return train::ReadStartWeights(StartPath(dir), run.spec.model, grid, weights);
+  return train::FirstWeights(run.spec, StartPath(dir), grid, weights);
 }
 
 Result<train::FrozenWeights> ReadFrozenWeights(const Run& run, const std::string& dir) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "base/json.h"
 #include "train/hf_fields.h"
 #include "train/hf_folder.h"
+#include "train/hf_weights.h"
 
 namespace loom::train {
 
@@ -29,7 +29,6 @@ constexpr std::string_view kPrefix = "base_model.model.";
 constexpr std::string_view kLoraA = ".lora_A.weight";
 constexpr std::size_t kMaxConfigBytes = 1 << 20;
 constexpr std::size_t kMaxTargets = 1024;
-constexpr std::size_t kMaxListed = 5;
 
 bool IsEmpty(const Value& value) {
   if (value.AsArray() != nullptr) return value.AsArray()->empty();
@@ -59,14 +58,6 @@ constexpr NeutralRule kRules[] = {
     {"exclude_modules", IsEmpty, "null"},
     {"megatron_config", IsNever, "null"},
 };
-
-std::string FirstFew(const std::vector<std::string>& names) {
-  std::string out;
-  for (std::size_t i = 0; i < std::min(names.size(), kMaxListed); ++i)
-    out += fmt::format("{}'{}'", i == 0 ? "" : ", ", names[i]);
-  if (names.size() > kMaxListed) out += fmt::format(" and {} more", names.size() - kMaxListed);
-  return out;
-}
 
 /// The modules that a file has an A for, in its order: what a pattern in target_modules has meant.
 std::vector<std::string> ModulesOf(const tensor::SafetensorsFile& file) {
@@ -210,8 +201,7 @@ Result<Adapter> ReadAdapter(const std::string& folder, const model::ModelConfig&
     LOOM_ASSIGN(out.grid, model::MakeGrid(out.config));
     LOOM_RETURN_IF_ERROR(CheckNames(out.grid, file));
     LOOM_ASSIGN(out.weights, agreed::FlatBuffer::Allocate(out.grid.flat_size(), "the adapter"));
-    for (std::size_t t = 0; t < out.grid.tensors().size(); ++t) {
-      const agreed::TensorShape& shape = out.grid.tensors()[t];
+    for (const agreed::TensorShape& shape : out.grid.tensors()) {
       const tensor::TensorView& view = *file.Find(shape.name);
       LOOM_RETURN_IF_ERROR(tensor::CheckWeightType(view));
       if (view.shape != shape.shape) {
@@ -221,12 +211,8 @@ Result<Adapter> ReadAdapter(const std::string& folder, const model::ModelConfig&
                         fmt::join(view.shape, ", "), fmt::join(shape.shape, ", ")),
             "the adapter belongs to another network");
       }
-      const auto values = out.weights.span().subspan(out.grid.TensorOffset(t), shape.Numel());
-      LOOM_RETURN_IF_ERROR(tensor::ToFloat32(view, values));
-      const auto bad = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
-      if (bad != values.end())
-        return tensor::NotFiniteError(shape.name, static_cast<std::size_t>(bad - values.begin()));
     }
+    LOOM_RETURN_IF_ERROR(ReadTensors(out.grid, file.content().tensors, out.weights.span()));
     return out;
   };
   auto adapter = read();

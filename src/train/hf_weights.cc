@@ -52,15 +52,6 @@ std::string ShapeText(const std::vector<std::uint64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-std::string FirstFew(const std::vector<std::string>& names) {
-  std::string out;
-  for (std::size_t i = 0; i < std::min(names.size(), kMaxListed); ++i) {
-    out += fmt::format("{}'{}'", i == 0 ? "" : ", ", names[i]);
-  }
-  if (names.size() > kMaxListed) out += fmt::format(" and {} more", names.size() - kMaxListed);
-  return out;
-}
-
 /// Buffers that older versions saved and that the model computes by itself.
 bool IsDerived(std::string_view name, const model::FamilyTraits& family) {
   if (family.rotary) return name.ends_with(".rotary_emb.inv_freq");
@@ -124,7 +115,31 @@ std::optional<std::size_t> FirstNotFinite(std::span<const float> values) {
   return static_cast<std::size_t>(bad - values.begin());
 }
 
-/// Those tensors of the layout that there are, by name.
+Result<tensor::TensorView> MatchShape(const agreed::TensorShape& shape,
+                                      const tensor::TensorView& found) {
+  if (found.shape != shape.shape) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("tensor '{}' has shape {}, config.json asks for {}", shape.name,
+                                 ShapeText(found.shape), ShapeText(shape.shape)),
+                     "config.json and the weights do not belong together");
+  }
+  LOOM_RETURN_IF_ERROR(tensor::CheckWeightType(found));
+  tensor::TensorView out = found;
+  out.name = shape.name;
+  return out;
+}
+
+}  // namespace
+
+std::string FirstFew(const std::vector<std::string>& names) {
+  std::string out;
+  for (std::size_t i = 0; i < std::min(names.size(), kMaxListed); ++i) {
+    out += fmt::format("{}'{}'", i == 0 ? "" : ", ", names[i]);
+  }
+  if (names.size() > kMaxListed) out += fmt::format(" and {} more", names.size() - kMaxListed);
+  return out;
+}
+
 Status ReadTensors(const agreed::TileGrid& layout, std::span<const tensor::TensorView> tensors,
                    std::span<float> weights) {
   LOOM_CHECK(weights.size() == layout.flat_size(), "{} weights for a grid of {}", weights.size(),
@@ -141,22 +156,6 @@ Status ReadTensors(const agreed::TileGrid& layout, std::span<const tensor::Tenso
   }
   return {};
 }
-
-Result<tensor::TensorView> MatchShape(const agreed::TensorShape& shape,
-                                      const tensor::TensorView& found) {
-  if (found.shape != shape.shape) {
-    return MakeError(Code::kInvalid,
-                     fmt::format("tensor '{}' has shape {}, config.json asks for {}", shape.name,
-                                 ShapeText(found.shape), ShapeText(shape.shape)),
-                     "config.json and the weights do not belong together");
-  }
-  LOOM_RETURN_IF_ERROR(tensor::CheckWeightType(found));
-  tensor::TensorView out = found;
-  out.name = shape.name;
-  return out;
-}
-
-}  // namespace
 
 Result<HfWeights> HfWeights::Open(const std::string& folder) {
   HfWeights out;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,13 @@
 #include "tensor/safetensors.h"
 
 namespace loom::train {
+
+/// "'a', 'b' and 7 more"
+std::string FirstFew(const std::vector<std::string>& names);
+/// Fills those tensors of the layout that there are, by name, in fp32. Requires: equal shapes. The
+/// error names the tensor with a value that is not finite.
+Status ReadTensors(const agreed::TileGrid& layout, std::span<const tensor::TensorView> tensors,
+                   std::span<float> weights);
 
 /// The files; views of their tensors die with it.
 class HfWeights {

@@ -98,4 +98,12 @@ Status ReadStartWeights(const std::string& folder, const model::ModelConfig& con
   return opened.ReadWeights(grid, weights);
 }
 
+Status FirstWeights(const RunSpec& spec, const std::string& folder, const agreed::TileGrid& grid,
+                    std::span<float> weights) {
+  if (!folder.empty() && spec.model.tuning.lora_rank == 0)
+    return ReadStartWeights(folder, spec.model, grid, weights);
+  model::InitWeights(spec.model, grid, spec.sync.seed, weights);
+  return {};
+}
+
 }  // namespace loom::train

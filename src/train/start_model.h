@@ -27,4 +27,9 @@ Status FitTokenizer(RunFile& run, const data::Tokenizer& tokenizer);
 Status ReadStartWeights(const std::string& folder, const model::ModelConfig& config,
                         const agreed::TileGrid& grid, std::span<float> weights);
 
+/// Fills a zeroed flat buffer of the trained parameters' grid with a run's first weights: drawn by
+/// the seed, those of the folder that it starts from ("": of none), or LoRA's, which are drawn.
+Status FirstWeights(const RunSpec& spec, const std::string& folder, const agreed::TileGrid& grid,
+                    std::span<float> weights);
+
 }  // namespace loom::train
