@@ -29,7 +29,7 @@ void Look(const collab::Message& message) {
   } else if (const auto* ask = std::get_if<collab::JoinAsk>(&message)) {
     Inside(swarm::ParseInvite(ask->invite));
   } else if (const auto* relay = std::get_if<collab::Relay>(&message)) {
-    Inside(collab::DecodeMessage(relay->type, relay->payload));
+    Inside(collab::DecodeMessage(relay->type, MakeBlob(relay->payload)));
     Expect(!relay->Text().empty(), "a relayed message has a text to sign");
   } else if (const auto* commitment = std::get_if<collab::Commitment>(&message)) {
     (void)commitment->Id();
@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::Input in(data, size);
   const auto type = in.Int<std::uint16_t>();
   const ByteView payload = in.Rest();
-  const Result<collab::Message> message = collab::DecodeMessage(type, payload);
+  const Result<collab::Message> message = collab::DecodeMessage(type, MakeBlob(ToBytes(payload)));
   if (!message.ok()) {
     fuzz::ExpectGoodError(message.error());
     return 0;

@@ -382,7 +382,7 @@ class Swarm {
       for (std::size_t i = 0; i < patch.size() && at + i < bytes.size(); ++i)
         bytes[at + i] = patch[i];
     }
-    auto changed = collab::DecodeMessage(collab::TypeOf(mail.message), bytes);
+    auto changed = collab::DecodeMessage(collab::TypeOf(mail.message), MakeBlob(std::move(bytes)));
     if (!changed) return;
     forged_ = true;
     if (forge) (void)Forge(*changed);
@@ -404,7 +404,7 @@ class Swarm {
     const bool forge = in.Byte() % 2 == 1;
     const std::uint16_t type = static_cast<std::uint16_t>(collab::kFirstMessageType +
                                                           in.Byte() % std::variant_size_v<Message>);
-    auto message = collab::DecodeMessage(type, in.Chunk());
+    auto message = collab::DecodeMessage(type, MakeBlob(ToBytes(in.Chunk())));
     if (!message) return;
     if (from == kStranger) {
       machines_[to]->Call(

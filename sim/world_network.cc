@@ -171,7 +171,7 @@ void World::Transmit(Node& from, const PeerId& to, const Message& message) {
 void World::Deliver(Node& from, Node& to, std::uint16_t type, const Blob& bytes) {
   ForNode(to, to.life, [this, &from, &to, type, bytes] {
     if (!PairOf(from, to).up) return;
-    auto message = collab::DecodeMessage(type, *bytes);
+    auto message = collab::DecodeMessage(type, bytes);
     if (!message) {
       audit_->Fail(
           fmt::format("message type {} does not decode: {}", type, message.error().ToString()));

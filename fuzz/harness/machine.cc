@@ -26,8 +26,8 @@ collab::ReadSettings SettingsReader(const collab::SyncConfig& config) {
 }
 
 std::size_t BytesOf(const collab::Message& message) {
-  if (const auto* part = std::get_if<collab::Part>(&message)) return part->tiles.size();
-  if (const auto* reduced = std::get_if<collab::Reduced>(&message)) return reduced->tiles.size();
+  if (const auto* part = std::get_if<collab::Part>(&message)) return part->tiles.size;
+  if (const auto* reduced = std::get_if<collab::Reduced>(&message)) return reduced->tiles.size;
   return 0;
 }
 

@@ -20,6 +20,9 @@ class Fill {
     (Field(fields), ...);
   }
   void Var(Bytes& bytes, std::size_t) { bytes = ToBytes(AsBytes("bytes of it")); }
+  void Var(Slice& slice, std::size_t) {
+    slice = WholeOf(MakeBlob(ToBytes(AsBytes("bytes of it"))));
+  }
   void Text(std::string& text, std::size_t) { text = "why"; }
   template <class T, class F>
   void List(std::vector<T>& items, std::size_t, std::size_t, F&& each) {

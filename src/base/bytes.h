@@ -21,6 +21,20 @@ using Blob = std::shared_ptr<const Bytes>;
 
 inline Blob MakeBlob(Bytes bytes) { return std::make_shared<const Bytes>(std::move(bytes)); }
 
+/// A part of a blob; it keeps the whole alive. A null blob is an empty view.
+struct Slice {
+  Blob blob;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+  ByteView View() const {
+    return blob == nullptr ? ByteView() : ByteView(*blob).subspan(offset, size);
+  }
+};
+inline Slice WholeOf(Blob blob) {
+  const std::uint64_t size = blob->size();
+  return {std::move(blob), 0, size};
+}
+
 inline ByteView AsBytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }

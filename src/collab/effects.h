@@ -51,7 +51,7 @@ struct WorkJob {
 };
 struct CheckPartJob {
   TileClaim claim;
-  Blob tiles;
+  Slice tiles;
 };
 struct ReduceJob {
   TileRun run;

@@ -49,14 +49,6 @@ class TileLayout {
   std::vector<std::uint64_t> state_sizes_;
 };
 
-/// A run of encoded tiles that several holders share without a copy.
-struct Slice {
-  Blob blob;
-  std::uint64_t offset = 0;
-  std::uint64_t size = 0;
-  ByteView View() const { return ByteView(*blob).subspan(offset, size); }
-};
-
 /// What one worker did of a contribution.
 struct WorkShare {
   WorkerIndex worker = 0;

@@ -17,6 +17,7 @@ class Out {
     (Field(fields), ...);
   }
   void Var(Bytes& bytes, std::size_t) { w_.Var(bytes); }
+  void Var(Slice& slice, std::size_t) { w_.Var(slice.View()); }
   void Text(std::string& text, std::size_t) { w_.Text(text); }
   template <class T, class F>
   void List(std::vector<T>& items, std::size_t, std::size_t, F&& each) {
@@ -48,15 +49,20 @@ class Out {
   wire::Writer& w_;
 };
 
-/// Reads them, within the caps.
+/// Reads them, within the caps; `whole` is what the reader reads.
 class In {
  public:
-  explicit In(wire::Reader& r) : r_(r) {}
+  In(wire::Reader& r, const Blob& whole) : r_(r), whole_(whole) {}
   template <class... T>
   void operator()(T&... fields) {
     (Field(fields), ...);
   }
   void Var(Bytes& bytes, std::size_t max) { bytes = ToBytes(r_.Var(max)); }
+  void Var(Slice& slice, std::size_t max) {
+    const ByteView view = r_.Var(max);
+    if (!view.empty())
+      slice = {whole_, static_cast<std::uint64_t>(view.data() - whole_->data()), view.size()};
+  }
   void Text(std::string& text, std::size_t max) { text = r_.Text(max); }
   template <class T, class F>
   void List(std::vector<T>& items, std::size_t max, std::size_t min_bytes, F&& each) {
@@ -89,6 +95,7 @@ class In {
     }
   }
   wire::Reader& r_;
+  const Blob& whole_;
 };
 
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
@@ -99,15 +106,15 @@ constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
     "relay",     "host_plan",   "order",   "seal",        "seal_report"};
 
 template <std::size_t I>
-Result<Message> DecodeAs(ByteView bytes) {
+Result<Message> DecodeAs(const Blob& bytes) {
   using T = std::variant_alternative_t<I, Message>;
-  if constexpr (requires { T::Decode(bytes); }) {
-    LOOM_ASSIGN(auto message, T::Decode(bytes));
+  if constexpr (requires { T::Decode(ByteView(*bytes)); }) {
+    LOOM_ASSIGN(auto message, T::Decode(*bytes));
     return Message(std::move(message));
   } else {
     T message;
-    wire::Reader reader(bytes);
-    In in(reader);
+    wire::Reader reader(*bytes);
+    In in(reader, bytes);
     message.Io(in);
     LOOM_RETURN_IF_ERROR(reader.Finish(kNames[I]));
     return Message(std::move(message));
@@ -115,8 +122,8 @@ Result<Message> DecodeAs(ByteView bytes) {
 }
 
 template <std::size_t... I>
-Result<Message> DecodeAt(std::size_t index, ByteView bytes, std::index_sequence<I...>) {
-  using Decoder = Result<Message> (*)(ByteView);
+Result<Message> DecodeAt(std::size_t index, const Blob& bytes, std::index_sequence<I...>) {
+  using Decoder = Result<Message> (*)(const Blob&);
   static constexpr std::array<Decoder, sizeof...(I)> kDecoders = {&DecodeAs<I>...};
   return kDecoders[index](bytes);
 }
@@ -189,7 +196,7 @@ Bytes EncodeMessage(const Message& message) {
   return std::move(writer).Take();
 }
 
-Result<Message> DecodeMessage(std::uint16_t type, ByteView bytes) {
+Result<Message> DecodeMessage(std::uint16_t type, const Blob& bytes) {
   if (type < kFirstMessageType || type >= kFirstMessageType + std::variant_size_v<Message>) {
     return MakeError(Code::kInvalid, fmt::format("unknown message type {}", type));
   }

@@ -17,6 +17,7 @@ namespace loom::collab {
 
 inline constexpr std::size_t kMaxBulkBytes = 1U << 20;  ///< tiles of one message, about
 inline constexpr std::size_t kMaxPartBytes = kMaxBulkBytes + (512U << 10);
+inline constexpr std::size_t kMaxRuns = 4096;  ///< of tiles, in one question
 
 /// How fast the sender of this word receives from a peer (R23).
 struct LinkRate {
@@ -116,7 +117,7 @@ struct Part {
   DecisionId id;
   Hash commitment;
   TileRun run;
-  Bytes tiles;
+  Slice tiles;
   template <class A>
   void Io(A& a) {
     a(id, commitment, run.first, run.count);
@@ -185,7 +186,7 @@ struct Reduced {
   Term term = 0;
   std::uint32_t attempt = 0;
   TileRun run;
-  Bytes tiles;
+  Slice tiles;
   crypto::Signature signature;
   template <class A>
   void Io(A& a) {
@@ -261,7 +262,7 @@ struct Missing {
     a(id, newest, term, attempt, fixed, bounds);
     a.List(commitments, kMaxMembers, 4, [&](WorkerIndex& w) { a(w); });
     a.List(parts, kMaxMembers, 40, [&](Want& w) { a(w.commitment, w.run.first, w.run.count); });
-    a.List(reduced, 4096, 8, [&](TileRun& r) { a(r.first, r.count); });
+    a.List(reduced, kMaxRuns, 8, [&](TileRun& r) { a(r.first, r.count); });
     a.List(votes, kMaxMembers, 32, [&](PeerId& p) { a(p); });
   }
 };
@@ -377,6 +378,7 @@ bool IsBulk(const Message& message);
 bool IsBulk(const Relay& relay);  ///< by its size: what is inside is the author's affair
 
 Bytes EncodeMessage(const Message& message);
-Result<Message> DecodeMessage(std::uint16_t type, ByteView bytes);
+/// Tiles in it are views of `bytes`.
+Result<Message> DecodeMessage(std::uint16_t type, const Blob& bytes);
 
 }  // namespace loom::collab

@@ -25,6 +25,11 @@ class Fill {
     bytes.resize(random_() % 40);
     for (std::byte& b : bytes) b = static_cast<std::byte>(random_());
   }
+  void Var(Slice& slice, std::size_t max) {
+    Bytes bytes;
+    Var(bytes, max);
+    slice = WholeOf(MakeBlob(std::move(bytes)));
+  }
   void Text(std::string& text, std::size_t) {
     text.resize(random_() % 20);
     for (char& c : text) c = static_cast<char>('a' + random_() % 26);
@@ -120,11 +125,15 @@ std::vector<Message> OneOfEach(std::uint64_t seed) {
   }(std::make_index_sequence<std::variant_size_v<Message>>{});
 }
 
+Result<Message> Decode(std::uint16_t type, ByteView bytes) {
+  return DecodeMessage(type, MakeBlob(ToBytes(bytes)));
+}
+
 TEST(MessagesTest, EveryMessageSurvivesTheWire) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     for (const Message& message : OneOfEach(seed)) {
       const Bytes bytes = EncodeMessage(message);
-      const auto back = DecodeMessage(TypeOf(message), bytes);
+      const auto back = Decode(TypeOf(message), bytes);
       ASSERT_TRUE(back.ok()) << MessageName(message) << " seed " << seed << ": "
                              << back.error().ToString();
       EXPECT_EQ(back->index(), message.index());
@@ -133,12 +142,23 @@ TEST(MessagesTest, EveryMessageSurvivesTheWire) {
   }
 }
 
+TEST(MessagesTest, TilesAreViewsOfWhatCame) {
+  Part part;
+  part.tiles = WholeOf(MakeBlob(ToBytes(AsBytes("bytes of three tiles"))));
+  const Blob frame = MakeBlob(EncodeMessage(part));
+  const auto back = DecodeMessage(TypeOf(Message(part)), frame);
+  ASSERT_TRUE(back.ok());
+  const Slice& tiles = std::get<Part>(*back).tiles;
+  EXPECT_EQ(tiles.blob, frame);
+  EXPECT_EQ(AsText(tiles.View()), "bytes of three tiles");
+}
+
 TEST(MessagesTest, AMessageCutAtAnyByteIsRefused) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     for (const Message& message : OneOfEach(seed)) {
       const Bytes bytes = EncodeMessage(message);
       for (std::size_t n = 0; n < bytes.size(); ++n) {
-        EXPECT_FALSE(DecodeMessage(TypeOf(message), ByteView(bytes).first(n)).ok())
+        EXPECT_FALSE(Decode(TypeOf(message), ByteView(bytes).first(n)).ok())
             << MessageName(message) << " seed " << seed << " cut at " << n << " of "
             << bytes.size();
       }
@@ -150,7 +170,7 @@ TEST(MessagesTest, TrailingBytesAreRefused) {
   for (const Message& message : OneOfEach(1)) {
     Bytes bytes = EncodeMessage(message);
     bytes.push_back(std::byte{0});
-    EXPECT_FALSE(DecodeMessage(TypeOf(message), bytes).ok()) << MessageName(message);
+    EXPECT_FALSE(Decode(TypeOf(message), bytes).ok()) << MessageName(message);
   }
 }
 
@@ -163,7 +183,7 @@ TEST(MessagesTest, HugeCountsAnywhereAreRefusedOrPlainNumbers) {
       for (std::size_t at = 0; at + 4 <= good.size(); ++at) {
         Bytes bytes = good;
         std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), 4, std::byte{0xFF});
-        const auto back = DecodeMessage(TypeOf(message), bytes);
+        const auto back = Decode(TypeOf(message), bytes);
         if (!back) continue;
         EXPECT_EQ(EncodeMessage(*back), bytes)
             << MessageName(message) << " seed " << seed << " at " << at;
@@ -175,21 +195,21 @@ TEST(MessagesTest, HugeCountsAnywhereAreRefusedOrPlainNumbers) {
 TEST(MessagesTest, CountsAboveTheirCapAreRefused) {
   Missing missing;
   missing.votes.resize(kMaxMembers);
-  EXPECT_TRUE(DecodeMessage(TypeOf(missing), EncodeMessage(missing)).ok());
+  EXPECT_TRUE(Decode(TypeOf(missing), EncodeMessage(missing)).ok());
   missing.votes.resize(kMaxMembers + 1);
-  EXPECT_FALSE(DecodeMessage(TypeOf(missing), EncodeMessage(missing)).ok());
+  EXPECT_FALSE(Decode(TypeOf(missing), EncodeMessage(missing)).ok());
   JoinRefused refused{std::string(1025, 'x')};
-  EXPECT_FALSE(DecodeMessage(TypeOf(refused), EncodeMessage(refused)).ok());
+  EXPECT_FALSE(Decode(TypeOf(refused), EncodeMessage(refused)).ok());
   swarm::GetObjects get;
   get.ids.resize(swarm::kMaxIdsPerMessage + 1);
-  EXPECT_FALSE(DecodeMessage(TypeOf(get), EncodeMessage(get)).ok());
+  EXPECT_FALSE(Decode(TypeOf(get), EncodeMessage(get)).ok());
 }
 
 TEST(MessagesTest, UnknownTypesAreRefused) {
   for (const std::size_t type :
        {std::size_t{0}, std::size_t{kFirstMessageType - 1},
         kFirstMessageType + std::variant_size_v<Message>, std::size_t{65535}}) {
-    EXPECT_FALSE(DecodeMessage(static_cast<std::uint16_t>(type), {}).ok()) << type;
+    EXPECT_FALSE(Decode(static_cast<std::uint16_t>(type), {}).ok()) << type;
   }
 }
 

@@ -23,8 +23,8 @@ const DecisionId* DecisionOf(const Message& message) {
 }
 
 std::size_t SizeOf(const Message& message) {
-  if (const auto* part = std::get_if<Part>(&message)) return part->tiles.size();
-  if (const auto* reduced = std::get_if<Reduced>(&message)) return reduced->tiles.size();
+  if (const auto* part = std::get_if<Part>(&message)) return part->tiles.size;
+  if (const auto* reduced = std::get_if<Reduced>(&message)) return reduced->tiles.size;
   return 256;
 }
 
@@ -235,9 +235,9 @@ void Peer::OnMessage(const PeerId& from, Message message, Time now, Effects& out
 // R23: what a contributor scatters to this owner, and what an owner reduced, comes back to back.
 void Peer::Measure(const PeerId& from, const Message& message, Time now) {
   if (const auto* part = std::get_if<Part>(&message)) {
-    rates_.OnBulk(from, part->commitment, part->tiles.size(), now);
+    rates_.OnBulk(from, part->commitment, part->tiles.size, now);
   } else if (const auto* reduced = std::get_if<Reduced>(&message)) {
-    rates_.OnBulk(from, reduced->id.parent, reduced->tiles.size(), now);
+    rates_.OnBulk(from, reduced->id.parent, reduced->tiles.size, now);
   }
 }
 

@@ -240,7 +240,7 @@ class Peer {
   void WantState(Time now, Effects& out);
   void OnLeaves(const PeerId& from, const Leaves& leaves, Time now, Effects& out);
   void CarryFetch(swarm::Fetcher::Effects effects, Time now, Effects& out);
-  void StoreFetched(const Hash& id, const Blob& bytes, Time now, Effects& out);
+  void StoreFetched(const Hash& id, ByteView bytes);
   void OnGet(const PeerId& from, const swarm::GetObjects& get, Time now, Effects& out);
   void IndexRound(Round round);
   void StopFetching();
@@ -351,7 +351,9 @@ class Peer {
   std::unique_ptr<swarm::Fetcher> fetcher_;
   Round fetching_round_ = 0;  ///< reduced bytes of this round
   std::multimap<Hash, std::uint32_t> fetch_places_;
-  std::vector<Blob> fetched_;
+  std::vector<Blob> fetched_;            ///< of a state: one a tile
+  Bytes fetched_bytes_;                  ///< of a round: as TileLayout says
+  std::optional<std::uint32_t> misfit_;  ///< a tile whose bytes are not of its size
   bool fetching_state_ = false;
   Round fetch_state_round_ = 0;
   std::vector<Hash> fetch_leaves_;

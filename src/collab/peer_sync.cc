@@ -88,6 +88,8 @@ void Peer::StopFetching() {
   fetcher_.reset();
   fetch_places_.clear();
   fetched_.clear();
+  fetched_bytes_ = {};
+  misfit_.reset();
   fetched_round_.reset();
   fetching_round_ = 0;
   fetching_state_ = false;
@@ -130,13 +132,19 @@ void Peer::WantRound(Time now, Effects& out) {
       swarm::FetchOptions{.seed = options_.seed + wanted,
                           .first_timeout = std::clamp<Duration>(2 * exchange_time_, 1s, 5s)});
   const Record& record = chain_.At(wanted);
-  fetched_.assign(layout_.num_tiles(), nullptr);
+  fetched_bytes_.resize(layout_.total());
   std::vector<swarm::ObjectRef> objects;
   for (std::uint32_t i = 0; i < record.body.tiles.size(); ++i) {
     fetch_places_.emplace(record.body.tiles[i], i);
     objects.push_back({record.body.tiles[i], static_cast<std::uint32_t>(layout_.Size(i))});
   }
-  auto effects = fetcher_->Want(objects, [](const Hash&) { return false; }, now);
+  // Of the round that was decided without this peer some tiles may be here.
+  const auto held = [&](const Hash& id) {
+    const auto tile = machine_ != nullptr ? machine_->FindTile(id) : std::nullopt;
+    if (tile) StoreFetched(id, tile->View());
+    return tile.has_value();
+  };
+  auto effects = fetcher_->Want(objects, held, now);
   if (!effects) {
     Problem(env_.self, effects.error().ToString(), out);
     return;
@@ -205,7 +213,12 @@ void Peer::CarryFetch(swarm::Fetcher::Effects effects, Time now, Effects& out) {
       if (presence_.connected.contains(get->to))
         out.push_back(Send{get->to, std::move(get->message)});
     } else if (const auto* object = std::get_if<swarm::StoreObject>(&effect)) {
-      StoreFetched(object->id, object->bytes, now, out);
+      if (fetching_state_) {
+        const auto [first, last] = fetch_places_.equal_range(object->id);
+        for (auto it = first; it != last; ++it) fetched_[it->second] = object->bytes;
+      } else {
+        StoreFetched(object->id, *object->bytes);
+      }
     } else if (const auto* blame = std::get_if<swarm::BlameDonor>(&effect)) {
       Problem(blame->donor, blame->reason, out);
     } else {
@@ -226,20 +239,15 @@ void Peer::CarryFetch(swarm::Fetcher::Effects effects, Time now, Effects& out) {
     out.push_back(Compute{apply_job_, std::move(job)});
     return;
   }
-  Bytes whole(layout_.total());
-  for (std::size_t i = 0; i < fetched_.size(); ++i) {
-    if (fetched_[i] == nullptr || fetched_[i]->size() != layout_.Size(i)) {
-      Fail(MakeError(Code::kCorrupt,
-                     fmt::format("record {} names bytes for tile {} that are {}, the grid needs {}",
-                                 fetching_round_, i, fetched_[i] ? fetched_[i]->size() : 0,
-                                 layout_.Size(i)),
-                     "a quorum of this run does not follow its own rules: ask its owner"),
-           out);
-      return;
-    }
-    std::copy(fetched_[i]->begin(), fetched_[i]->end(),
-              whole.begin() + static_cast<std::ptrdiff_t>(layout_.Offset(i)));
+  if (misfit_) {
+    Fail(MakeError(Code::kCorrupt,
+                   fmt::format("record {} names bytes for tile {} that are not the {} of the grid",
+                               fetching_round_, *misfit_, layout_.Size(*misfit_)),
+                   "a quorum of this run does not follow its own rules: ask its owner"),
+         out);
+    return;
   }
+  Bytes whole = std::move(fetched_bytes_);
   const Round round = fetching_round_;
   StopFetching();
   fetching_round_ = round;
@@ -247,9 +255,17 @@ void Peer::CarryFetch(swarm::Fetcher::Effects effects, Time now, Effects& out) {
   Advance(now, out);
 }
 
-void Peer::StoreFetched(const Hash& id, const Blob& bytes, Time, Effects&) {
+void Peer::StoreFetched(const Hash& id, ByteView bytes) {
   const auto [first, last] = fetch_places_.equal_range(id);
-  for (auto it = first; it != last; ++it) fetched_[it->second] = bytes;
+  for (auto it = first; it != last; ++it) {
+    const std::uint32_t tile = it->second;
+    if (bytes.size() != layout_.Size(tile)) {
+      misfit_ = tile;
+    } else {
+      std::ranges::copy(bytes,
+                        fetched_bytes_.begin() + static_cast<std::ptrdiff_t>(layout_.Offset(tile)));
+    }
+  }
 }
 
 void Peer::IndexRound(Round round) {

@@ -18,7 +18,11 @@ RoundMachine::RoundMachine(const RoundEnv& env, const Record& parent, RoundStart
       term_since_(now),
       last_progress_(now),
       exchange_since_(now) {
-  if (start_.voted_bytes != nullptr) kept_.push_back(start_.voted_bytes);
+  const Blob& voted = start_.voted_bytes;
+  if (voted == nullptr || voted->size() != env.layout->total()) return;
+  Kept& kept = kept_.emplace_back(Kept{voted, {}});
+  for (std::size_t i = 0; i < env.layout->num_tiles(); ++i)
+    kept.tiles.push_back(crypto::Sha256(env.layout->View(*voted, i)));
 }
 
 void RoundMachine::Start(Time now, Effects& out) {
@@ -174,33 +178,22 @@ void RoundMachine::OnPresence(Time now, Effects& out) {
 Blob RoundMachine::ReducedOf(const Body& body) const {
   if (body.contributions.empty()) return nullptr;
   if (gather_ && gather_->next && gather_->next->tiles == body.tiles) return gather_->whole;
-  for (const Blob& whole : kept_) {
-    if (whole->size() != env_.layout->total()) continue;
-    bool same = true;
-    for (std::size_t i = 0; same && i < body.tiles.size(); ++i) {
-      same = crypto::Sha256(env_.layout->View(*whole, i)) == body.tiles[i];
-    }
-    if (same) return whole;
-  }
-  return nullptr;
+  const auto kept = std::ranges::find(kept_, body.tiles, &Kept::tiles);
+  return kept == kept_.end() ? nullptr : kept->whole;
 }
 
 std::optional<Slice> RoundMachine::FindTile(const Hash& hash) const {
-  if (gather_ && gather_->next) {
-    const auto& tiles = gather_->next->tiles;
-    const auto it = std::find(tiles.begin(), tiles.end(), hash);
-    if (it != tiles.end()) {
-      const auto i = static_cast<std::size_t>(it - tiles.begin());
-      return Slice{gather_->whole, env_.layout->Offset(i), env_.layout->Size(i)};
-    }
+  const auto in = [&](const Blob& bytes, const std::vector<Hash>& tiles) -> std::optional<Slice> {
+    const auto it = std::ranges::find(tiles, hash);
+    if (bytes == nullptr || it == tiles.end()) return std::nullopt;
+    const auto i = static_cast<std::size_t>(it - tiles.begin());
+    return Slice{bytes, env_.layout->Offset(i), env_.layout->Size(i)};
+  };
+  if (gather_) {  // the hash of a tile that is not there yet is zero
+    if (auto tile = hash.IsZero() ? std::nullopt : in(gather_->bytes, gather_->hashes)) return tile;
   }
-  for (const Blob& whole : kept_) {
-    if (whole->size() != env_.layout->total()) continue;
-    for (std::size_t i = 0; i < env_.layout->num_tiles(); ++i) {
-      if (crypto::Sha256(env_.layout->View(*whole, i)) == hash) {
-        return Slice{whole, env_.layout->Offset(i), env_.layout->Size(i)};
-      }
-    }
+  for (const Kept& kept : kept_) {
+    if (auto tile = in(kept.whole, kept.tiles)) return tile;
   }
   return std::nullopt;
 }

@@ -154,7 +154,8 @@ class RoundMachine {
   struct Gather {
     Term term = 0;
     std::uint32_t attempt = 0;
-    Bytes bytes;               ///< made with the first tiles
+    /// Made with the first tiles; a tile that is there is not written again, and may be shared.
+    std::shared_ptr<Bytes> bytes;
     std::vector<Hash> hashes;  ///< of each tile that is there
     std::vector<bool> have;
     std::size_t missing = 0;
@@ -214,10 +215,12 @@ class RoundMachine {
   void SendParts(const PeerId& to, const Own& own, TileRun run, Effects& out,
                  bool again = false) const;
   void OnPart(const PeerId& from, const Part& part, Effects& out);
-  void OnPartChecked(const Hash& commitment, TileRun run, const Blob& tiles, const Status& status,
+  void OnPartChecked(const Hash& commitment, TileRun run, const Slice& tiles, const Status& status,
                      Time now, Effects& out);
   void ReportArrivals(Time now, Effects& out);
   bool CompleteIn(const PartStore& store, TileRun run) const;
+  /// Of a contribution's tiles in the run, those to ask for again.
+  std::optional<TileRun> Lacking(const Hash& commitment, TileRun run) const;
   /// The commitment of a worker, outside of exact mode.
   const Commitment* CommitmentOf(WorkerIndex worker) const;
   std::uint64_t UnitsOf(const Commitment& c) const;  ///< exact mode; else 1
@@ -247,13 +250,16 @@ class RoundMachine {
   void OnReducedRun(TileRun run, Result<Bytes> bytes, Time now, Effects& out);
   void OnReduced(const PeerId& from, const Reduced& reduced, Time now, Effects& out);
   std::vector<Hash> HashesOf(TileRun run, ByteView tiles) const;
-  void PutReduced(TileRun run, ByteView tiles, std::span<const Hash> hashes, Time now,
-                  Effects& out);
+  /// Keeps the tiles that are not here yet.
+  void PutReduced(TileRun run, ByteView tiles, std::span<const Hash> hashes);
+  void OnGathered(const PartSignature& part, Time now, Effects& out);
+  Slice Gathered(TileRun run) const;
   void ComputeNext(Effects& out);
   void OnMissing(const PeerId& from, const Missing& missing, Time now, Effects& out);
   /// What this member reduced of the runs that somebody wants, again.
   void SendReduced(const PeerId& to, std::span<const TileRun> wanted, Effects& out) const;
   Missing WhatIsMissing() const;
+  std::vector<TileRun> NotGathered() const;
   void SayMissing(Effects& out);
   const OwnedRun* RunOf(const PeerId& owner) const;
 
@@ -319,7 +325,11 @@ class RoundMachine {
   std::optional<FixSet> fix_;
   std::optional<std::deque<TileRun>> to_reduce_;  ///< of this attempt; none before all has come
   std::optional<Gather> gather_;
-  std::vector<Blob> kept_;  ///< whole reduced bytes of checked bodies
+  struct Kept {
+    Blob whole;
+    std::vector<Hash> tiles;
+  };
+  std::vector<Kept> kept_;  ///< reduced bytes of checked bodies
   std::set<Hash> durable_;  ///< checked bodies whose bytes are on disk
   std::optional<Check> check_;
   std::optional<Lead> lead_;
@@ -333,7 +343,7 @@ class RoundMachine {
   struct PartJob {
     Hash commitment;
     TileRun run;
-    Blob tiles;
+    Slice tiles;
   };
   std::map<std::uint64_t, PartJob> part_jobs_;
   struct RunJob {

@@ -97,7 +97,7 @@ void RoundMachine::AdvanceCheck(Time now, Effects& out) {
     return;
   }
   check_->persisting = true;
-  kept_.push_back(whole);
+  kept_.push_back({whole, body.tiles});
   if (kept_.size() > 3) kept_.erase(kept_.begin());
   const std::uint64_t token = env_.ids->Take();
   round_tokens_.emplace(token, check_->hash);
@@ -106,8 +106,12 @@ void RoundMachine::AdvanceCheck(Time now, Effects& out) {
 
 // A body carried over from an earlier term or attempt: its bytes are with whoever voted for it.
 void RoundMachine::FetchForCheck(Time now, Effects& out) {
-  if (gather_ && gather_->missing > 0 && fix_ && now - check_->asked < env_.timing.quiet) return;
-  if (gather_ && !next_jobs_.empty() && now - check_->asked < env_.timing.quiet) return;
+  // What comes anyhow, or is at work, is not asked for beside.
+  if (gather_ && gather_->missing > 0 && fix_ &&
+      now - std::max(check_->asked, last_progress_) < env_.timing.quiet) {
+    return;
+  }
+  if (gather_ && gather_->asked && !gather_->next && gather_->hashes == check_->body.tiles) return;
   const std::size_t tiles = env_.layout->num_tiles();
   if (check_->have.empty()) {
     check_->have.assign(tiles, false);

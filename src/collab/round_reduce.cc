@@ -76,7 +76,7 @@ void RoundMachine::OnFixSet(const PeerId& from, const FixSet& fix, Time now, Eff
   out.push_back(Tell{{Event::Kind::kPhase, id().round, env_.self, "reduce"}});
   if (fix.set.empty()) {
     gather_->missing = 0;
-    gather_->bytes.clear();
+    gather_->bytes.reset();
     gather_->whole = MakeBlob({});
     gather_->next = NextState{parent_.body.root, {}};
     ConsiderPropose(out);
@@ -127,30 +127,23 @@ void RoundMachine::OnReducedRun(TileRun run, Result<Bytes> bytes, Time now, Effe
                         fmt::format("the reduce failed: {}", bytes.error().message)}});
     return;
   }
-  const std::vector<Hash> hashes = HashesOf(run, *bytes);
-  Reduced reduced{id(), plan_->term, plan_->attempt, run, std::move(*bytes), {}};
-  PartSignature part{env_.self, reduced.term, reduced.attempt, run, {}};
+  PutReduced(run, *bytes, HashesOf(run, *bytes));
+  PartSignature part{env_.self, plan_->term, plan_->attempt, run, {}};
+  const auto hashes = std::span(gather_->hashes).subspan(run.first, run.count);
   part.signature = env_.signer->Sign(kReducedDomain, PartText(id(), part, hashes));
-  reduced.signature = part.signature;
-  Broadcast(reduced, out);
-  gather_->parts.push_back(part);
-  PutReduced(run, reduced.tiles, hashes, now, out);
+  Broadcast(Reduced{id(), part.term, part.attempt, run, Gathered(run), part.signature}, out);
+  OnGathered(part, now, out);
 }
 
 void RoundMachine::SendReduced(const PeerId& to, std::span<const TileRun> wanted,
                                Effects& out) const {
-  const ByteView held = gather_->whole != nullptr ? ByteView(*gather_->whole) : gather_->bytes;
   for (const PartSignature& part : gather_->parts) {
     if (part.owner != env_.self || part.term != plan_->term || part.attempt != plan_->attempt ||
         std::ranges::none_of(wanted,
                              [&](const TileRun& run) { return run.Contains(part.run.first); })) {
       continue;
     }
-    const std::uint64_t begin = env_.layout->Offset(part.run.first);
-    const std::uint64_t end = env_.layout->Offset(part.run.first + part.run.count);
-    SendTo(to,
-           Reduced{id(), part.term, part.attempt, part.run,
-                   ToBytes(held.subspan(begin, end - begin)), part.signature},
+    SendTo(to, Reduced{id(), part.term, part.attempt, part.run, Gathered(part.run), part.signature},
            out, true);
   }
 }
@@ -163,19 +156,19 @@ void RoundMachine::OnReduced(const PeerId& from, const Reduced& reduced, Time no
   if (owned == nullptr || member == nullptr || reduced.run.count == 0 ||
       !owned->run.Contains(reduced.run.first) ||
       reduced.run.count > owned->run.first + owned->run.count - reduced.run.first ||
-      reduced.tiles.size() != env_.layout->Offset(reduced.run.first + reduced.run.count) -
-                                  env_.layout->Offset(reduced.run.first)) {
+      reduced.tiles.size != env_.layout->Offset(reduced.run.first + reduced.run.count) -
+                                env_.layout->Offset(reduced.run.first)) {
     return;
   }
   const PartSignature part{from, reduced.term, reduced.attempt, reduced.run, reduced.signature};
   if (gather_->missing == 0 || gather_->have[reduced.run.first]) return;
-  const std::vector<Hash> hashes = HashesOf(reduced.run, reduced.tiles);
+  const std::vector<Hash> hashes = HashesOf(reduced.run, reduced.tiles.View());
   if (!env_.signer->Verify(member->key, kReducedDomain, PartText(id(), part, hashes),
                            reduced.signature)) {
     return;
   }
-  gather_->parts.push_back(part);
-  PutReduced(reduced.run, reduced.tiles, hashes, now, out);
+  PutReduced(reduced.run, reduced.tiles.View(), hashes);
+  OnGathered(part, now, out);
 }
 
 std::vector<Hash> RoundMachine::HashesOf(TileRun run, ByteView tiles) const {
@@ -188,24 +181,31 @@ std::vector<Hash> RoundMachine::HashesOf(TileRun run, ByteView tiles) const {
   return hashes;
 }
 
-void RoundMachine::PutReduced(TileRun run, ByteView tiles, std::span<const Hash> hashes, Time now,
-                              Effects& out) {
-  if (!gather_ || gather_->missing == 0) return;
-  gather_->bytes.resize(env_.layout->total());
+void RoundMachine::PutReduced(TileRun run, ByteView tiles, std::span<const Hash> hashes) {
+  if (gather_->missing == 0) return;
+  if (gather_->bytes == nullptr) gather_->bytes = std::make_shared<Bytes>(env_.layout->total());
   const std::uint64_t begin = env_.layout->Offset(run.first);
   for (std::uint32_t i = run.first; i < run.first + run.count; ++i) {
     if (gather_->have[i]) continue;
     const ByteView tile = tiles.subspan(env_.layout->Offset(i) - begin, env_.layout->Size(i));
     std::copy(tile.begin(), tile.end(),
-              gather_->bytes.begin() + static_cast<std::ptrdiff_t>(env_.layout->Offset(i)));
+              gather_->bytes->begin() + static_cast<std::ptrdiff_t>(env_.layout->Offset(i)));
     gather_->hashes[i] = hashes[i - run.first];
     gather_->have[i] = true;
     --gather_->missing;
   }
+}
+
+Slice RoundMachine::Gathered(TileRun run) const {
+  const std::uint64_t begin = env_.layout->Offset(run.first);
+  return {gather_->bytes, begin, env_.layout->Offset(run.first + run.count) - begin};
+}
+
+void RoundMachine::OnGathered(const PartSignature& part, Time now, Effects& out) {
+  gather_->parts.push_back(part);
   Progress(now);
-  if (gather_->missing > 0) return;
-  gather_->whole = MakeBlob(std::move(gather_->bytes));
-  gather_->bytes.clear();
+  if (gather_->missing > 0 || gather_->whole != nullptr) return;
+  gather_->whole = gather_->bytes;
   ComputeNext(out);
 }
 
@@ -219,6 +219,20 @@ void RoundMachine::ComputeNext(Effects& out) {
   for (const Commitment& c : fix_->set) clock.tokens += c.tokens();
   out.push_back(Compute{job, NextJob{gather_->whole, clock, gather_->hashes}});
   out.push_back(Tell{{Event::Kind::kPhase, id().round, env_.self, "vote"}});
+}
+
+// As runs, and no more of them than a question takes.
+std::vector<TileRun> RoundMachine::NotGathered() const {
+  std::vector<TileRun> runs;
+  for (std::uint32_t i = 0; i < gather_->have.size(); ++i) {
+    if (gather_->have[i]) continue;
+    if (!runs.empty() && runs.back().first + runs.back().count == i) {
+      ++runs.back().count;
+    } else if (runs.size() < kMaxRuns) {
+      runs.push_back({i, 1});
+    }
+  }
+  return runs;
 }
 
 Missing RoundMachine::WhatIsMissing() const {
@@ -243,19 +257,13 @@ Missing RoundMachine::WhatIsMissing() const {
   if (plan_ != std::nullopt) {
     if (const OwnedRun* mine = RunOf(env_.self)) {
       for (const auto& [commitment, c] : commitments_) {
-        const PartStore& store = parts_.at(commitment);
-        if (store.bad.empty() && !c.tiles.empty() && !CompleteIn(store, mine->run)) {
-          missing.parts.push_back({commitment, mine->run});
-        }
+        if (!parts_.at(commitment).bad.empty() || c.tiles.empty()) continue;
+        if (const auto run = Lacking(commitment, mine->run))
+          missing.parts.push_back({commitment, *run});
       }
     }
     if (fix_ && gather_->missing > 0) {
-      for (const OwnedRun& o : plan_->owners) {
-        const bool all = std::all_of(gather_->have.begin() + o.run.first,
-                                     gather_->have.begin() + o.run.first + o.run.count,
-                                     [](bool have) { return have; });
-        if (!all && o.run.count > 0) missing.reduced.push_back(o.run);
-      }
+      missing.reduced = NotGathered();
     }
   }
   for (const Member& m : parent_.body.members) {

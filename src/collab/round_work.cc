@@ -222,9 +222,7 @@ void RoundMachine::SendParts(const PeerId& to, const Own& own, TileRun run, Effe
   for (const TileRun& piece : Pieces(run, width)) {
     const std::uint64_t begin = width * env_.layout->Offset(piece.first);
     const std::uint64_t end = width * env_.layout->Offset(piece.first + piece.count);
-    Part part{id(), commitment, piece, {}};
-    part.tiles = ToBytes(ByteView(*own.encoded).subspan(begin, end - begin));
-    SendTo(to, std::move(part), out, again);
+    SendTo(to, Part{id(), commitment, piece, {own.encoded, begin, end - begin}}, out, again);
   }
 }
 
@@ -251,8 +249,8 @@ void RoundMachine::OnPart(const PeerId& from, const Part& part, Effects& out) {
       env_.layout->Offset(part.run.first + part.run.count) - env_.layout->Offset(part.run.first);
   const auto known = commitments_.find(part.commitment);
   if (known == commitments_.end()) {
-    const std::size_t held = sizeof(Part) + part.tiles.size();
-    if (part.tiles.size() <= kWide * size &&
+    const std::size_t held = sizeof(Part) + part.tiles.size;
+    if (part.tiles.size <= kWide * size &&
         early_bytes_ + held <= 2 * env_.layout->total() + kMaxPartBytes) {
       early_bytes_ += held;
       early_parts_.emplace_back(from, part);
@@ -261,16 +259,15 @@ void RoundMachine::OnPart(const PeerId& from, const Part& part, Effects& out) {
   }
   const Commitment& c = known->second;
   // Only its author can show what it committed to; from anybody else a bad part proves nothing.
-  if (from != c.peer || c.tiles.empty() || part.tiles.size() != WidthOf(c) * size) return;
+  if (from != c.peer || c.tiles.empty() || part.tiles.size != WidthOf(c) * size) return;
   PartStore& store = parts_[part.commitment];
   const std::uint32_t first = part.run.first;
   const bool news =
       std::any_of(store.tiles.begin() + first, store.tiles.begin() + first + part.run.count,
                   [](const Slice& s) { return s.blob == nullptr; });
   if (!news || !store.bad.empty() || !store.checking.insert(first).second) return;
-  const Blob blob = MakeBlob(part.tiles);
   const std::uint64_t job = env_.ids->Take();
-  part_jobs_.emplace(job, PartJob{part.commitment, part.run, blob});
+  part_jobs_.emplace(job, PartJob{part.commitment, part.run, part.tiles});
   TileClaim claim;
   claim.first = first;
   claim.hashes.assign(c.tiles.begin() + first, c.tiles.begin() + first + part.run.count);
@@ -279,10 +276,10 @@ void RoundMachine::OnPart(const PeerId& from, const Part& part, Effects& out) {
     claim.exponents = c.exponents;
     claim.bounds = exact_.bounds;
   }
-  out.push_back(Compute{job, CheckPartJob{std::move(claim), blob}});
+  out.push_back(Compute{job, CheckPartJob{std::move(claim), part.tiles}});
 }
 
-void RoundMachine::OnPartChecked(const Hash& commitment, TileRun run, const Blob& tiles,
+void RoundMachine::OnPartChecked(const Hash& commitment, TileRun run, const Slice& tiles,
                                  const Status& status, Time now, Effects& out) {
   const auto known = commitments_.find(commitment);
   if (known == commitments_.end()) return;  // of bounds that were given up
@@ -294,7 +291,7 @@ void RoundMachine::OnPartChecked(const Hash& commitment, TileRun run, const Blob
     const std::uint64_t width = WidthOf(known->second);
     const std::uint64_t begin = env_.layout->Offset(run.first);
     for (std::uint32_t i = run.first; i < run.first + run.count; ++i) {
-      store.tiles[i] = {tiles, width * (env_.layout->Offset(i) - begin),
+      store.tiles[i] = {tiles.blob, tiles.offset + width * (env_.layout->Offset(i) - begin),
                         width * env_.layout->Size(i)};
     }
   }
@@ -306,6 +303,24 @@ void RoundMachine::OnPartChecked(const Hash& commitment, TileRun run, const Blob
 bool RoundMachine::CompleteIn(const PartStore& store, TileRun run) const {
   return std::all_of(store.tiles.begin() + run.first, store.tiles.begin() + run.first + run.count,
                      [](const Slice& s) { return s.blob != nullptr; });
+}
+
+// The narrowest run with all that has neither come nor waits for its check.
+std::optional<TileRun> RoundMachine::Lacking(const Hash& commitment, TileRun run) const {
+  const PartStore& store = parts_.at(commitment);
+  std::vector<bool> have(run.count);
+  for (std::uint32_t k = 0; k < run.count; ++k)
+    have[k] = store.tiles[run.first + k].blob != nullptr;
+  for (const auto& [job, part] : part_jobs_) {
+    if (part.commitment != commitment) continue;
+    for (std::uint32_t i = part.run.first; i < part.run.first + part.run.count; ++i)
+      if (run.Contains(i)) have[i - run.first] = true;
+  }
+  const auto first = std::find(have.begin(), have.end(), false);
+  if (first == have.end()) return std::nullopt;
+  const auto last = std::find(have.rbegin(), have.rend(), false).base();
+  return TileRun{run.first + static_cast<std::uint32_t>(first - have.begin()),
+                 static_cast<std::uint32_t>(last - first)};
 }
 
 void RoundMachine::ReportArrivals(Time now, Effects& out) {

@@ -149,7 +149,7 @@ collab::JobResult JobRunner::Run(const collab::Job& job, const std::atomic<bool>
             return collab::WorkResult{engine_->Work(j.orders.front(), cut), 0};
           },
           [&](const collab::CheckPartJob& j) -> collab::JobResult {
-            return engine_->CheckPart(j.claim, *j.tiles);
+            return engine_->CheckPart(j.claim, j.tiles.View());
           },
           [&](const collab::ReduceJob& j) -> collab::JobResult {
             return engine_->Reduce(j.run.first, j.run.count, j.inputs, j.bounds);

@@ -29,6 +29,7 @@
 #include "node/disk.h"
 #include "node/fork_join.h"
 #include "node/node_messages.h"
+#include "node/outbox.h"
 #include "node/reach.h"
 #include "node/run_data.h"
 #include "node/worker_thread.h"
@@ -185,6 +186,7 @@ class Node final : public net::TransportEvents {
   void Complete(std::uint64_t job, std::uint64_t life, std::shared_ptr<collab::JobResult> result);
   void CarryOne(collab::CutWork& cut);
   void CarryOne(collab::Serve& serve);
+  void ServeData(const PeerId& to, const swarm::GetObjects& get);
   void CarryOne(collab::Tell& tell);
   void TellOwner(const collab::Event& event);
   /// The canonical settings until the record of `round`.
@@ -205,7 +207,7 @@ class Node final : public net::TransportEvents {
     Carry(std::move(out));
   }
   void SendNode(const PeerId& to, const NodeMessage& message);
-  void SendCore(const PeerId& to, const collab::Message& message);
+  void SendCore(const PeerId& to, collab::Message message);
 
   // node_report.cc: status, metrics, lines
   void ReportRound(Round round);
@@ -233,6 +235,9 @@ class Node final : public net::TransportEvents {
   bool interrupt_seen_ = false;
   net::Reactor reactor_;
   std::unique_ptr<net::Transport> transport_;
+  Outbox outbox_{[this](const PeerId& to, std::uint16_t type, const Blob& encoded) {
+    return transport_->Send(to, net::Channel::kBulk, type, encoded);
+  }};
   std::unique_ptr<net::ControlServer> control_;
   swarm::Directory directory_;
   std::map<std::string, swarm::Directory::Candidate> dialling_;

@@ -20,17 +20,32 @@ bool RunsBesideSaving(const collab::Job& job) {
 
 void Node::Carry(collab::Effects effects) {
   if (stopping_) return;
+  // What was asked for again is sent as a whole, or not while anything waits.
+  std::map<PeerId, bool> busy;
+  for (const auto& effect : effects) {
+    const auto* send = std::get_if<collab::Send>(&effect);
+    if (send == nullptr || !send->again || busy.contains(send->to)) continue;
+    const auto stats = transport_->StatsOf(send->to);
+    busy.emplace(send->to, outbox_.Waits(send->to) || (stats && stats->bulk_queue > 0));
+  }
   for (auto& effect : effects) {
+    const auto* send = std::get_if<collab::Send>(&effect);
+    if (send != nullptr && send->again && busy.at(send->to)) continue;
     std::visit([this](auto& e) { CarryOne(e); }, effect);
   }
 }
 
-void Node::SendCore(const PeerId& to, const collab::Message& message) {
-  const net::Channel channel =
-      collab::IsBulk(message) ? net::Channel::kBulk : net::Channel::kControl;
-  if (!transport_->Send(to, channel, collab::TypeOf(message),
+void Node::SendCore(const PeerId& to, collab::Message message) {
+  if (!transport_->IsUp(to)) return;
+  if (collab::IsBulk(message)) {
+    const auto* object = std::get_if<swarm::ObjectData>(&message);
+    const Hash id = object != nullptr ? object->id : Hash{};
+    if (!outbox_.Push(to, std::move(message))) SendCore(to, swarm::NotHere{{id}, true});
+    return;
+  }
+  if (!transport_->Send(to, net::Channel::kControl, collab::TypeOf(message),
                         MakeBlob(collab::EncodeMessage(message)))) {
-    Log(LogLevel::kDebug, "net", "{} to {} was not sent: not connected, or its queue is full",
+    Log(LogLevel::kDebug, "net", "{} to {} was not sent: its queue is full",
         collab::MessageName(message), to.Short());
   }
 }
@@ -42,15 +57,7 @@ void Node::SendNode(const PeerId& to, const NodeMessage& message) {
   }
 }
 
-void Node::CarryOne(collab::Send& send) {
-  if (send.again) {
-    const auto stats = transport_->StatsOf(send.to);
-    if (stats && stats->bulk_queue > 0) return;
-  }
-  // Gone before the next one is encoded: the parts of a contribution are not there twice at once.
-  const collab::Message message = std::move(send.message);
-  SendCore(send.to, message);
-}
+void Node::CarryOne(collab::Send& send) { SendCore(send.to, std::move(send.message)); }
 
 void Node::CarryOne(collab::Persist& persist) {
   auto shared = std::make_shared<collab::Persist>(std::move(persist));
@@ -144,10 +151,24 @@ void Node::CarryOne(collab::Serve& serve) {
     if (!found) found = disk_->Answer(serve);
     if (!found) return;
     auto answer = std::make_shared<collab::Message>(std::move(*found));
-    reactor_.Post([this, to = serve.to, answer] { SendCore(to, *answer); });
+    reactor_.Post([this, to = serve.to, answer] { SendCore(to, std::move(*answer)); });
   });
   if (!posted && serve.from != collab::Serve::From::kRecords)
     SendCore(serve.to, swarm::NotHere{{serve.id}, true});
+}
+
+// While this peer still starts: pieces of data, and of all else that it is not there yet.
+void Node::ServeData(const PeerId& to, const swarm::GetObjects& get) {
+  if (!data_) return SendCore(to, swarm::NotHere{get.ids, true});
+  for (const Hash& id : get.ids) {
+    const bool posted = storage_->Post([this, to, id] {
+      auto answer = std::make_shared<collab::Message>(swarm::NotHere{{id}, true});
+      if (auto piece = data_->Read(id))
+        *answer = swarm::ObjectData{id, MakeBlob(std::move(*piece))};
+      reactor_.Post([this, to, answer] { SendCore(to, std::move(*answer)); });
+    });
+    if (!posted) SendCore(to, swarm::NotHere{{id}, true});
+  }
 }
 
 void Node::TellOwner(const collab::Event& e) {
@@ -183,6 +204,7 @@ void Node::CarryOne(collab::Tell& tell) {
   const bool own = e.peer == key_.id();
   switch (e.kind) {
     case Kind::kRound:
+      outbox_.DropBefore(e.round);
       ReportRound(e.round);
       break;
     case Kind::kPhase:

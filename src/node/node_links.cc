@@ -131,6 +131,7 @@ void Node::OnPeerUp(const net::PeerInfo& info) {
 void Node::OnPeerDown(const PeerId& peer, net::DownReason reason, const std::string& detail) {
   if (stopping_) return;
   up_.erase(peer);
+  outbox_.Forget(peer);
   same_machine_.erase(peer);
   neighbours_.erase(peer);
   if (up_.empty()) alone_since_ = reactor_.Now();
@@ -162,17 +163,15 @@ void Node::OnFrame(const PeerId& peer, net::Channel, net::Frame frame) {
     OnNodeMessage(peer, std::move(*message));
     return;
   }
-  auto message = collab::DecodeMessage(frame.type, *frame.payload);
+  auto message = collab::DecodeMessage(frame.type, frame.payload);
   if (!message) {
     Log(LogLevel::kWarn, "net", "{} sent a bad message: {}", peer.Short(), message.error().message);
     transport_->Disconnect(peer, message.error().message);
     return;
   }
   if (data_fetcher_) OnBootstrapObject(peer, *message);
-  if (!peer_) {  // still starting: say so, instead of letting the other wait
-    if (const auto* get = std::get_if<swarm::GetObjects>(&*message)) {
-      SendCore(peer, swarm::NotHere{get->ids, true});
-    }
+  if (!peer_) {
+    if (const auto* get = std::get_if<swarm::GetObjects>(&*message)) ServeData(peer, *get);
   }
   Step([&](collab::Peer& core, Time now, collab::Effects& out) {
     core.OnMessage(peer, std::move(*message), now, out);
@@ -266,6 +265,8 @@ void Node::OnRefused(const std::string& remote, const std::string& text) {
   Log(LogLevel::kDebug, "net", "{}: {}", remote, text);
 }
 
-void Node::OnSendSpace(const PeerId&, net::Channel) {}
+void Node::OnSendSpace(const PeerId& peer, net::Channel channel) {
+  if (channel == net::Channel::kBulk) outbox_.OnSpace(peer);
+}
 
 }  // namespace loom::node

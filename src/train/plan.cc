@@ -14,15 +14,25 @@ namespace {
 /// Measured with a tiny model: mostly libtorch's relocated data and its operators' registry.
 constexpr std::uint64_t kBaseBytes = 85'000'000;
 
-/// Own contributions, what they wait to be sent as, those of others that are combined here, and the
-/// result of the reduce.
+/// Of each link's queue; what waits for its turn there takes nothing of its own.
+constexpr std::uint64_t kLinkBytes = 8U << 20;
+
+/// Own contributions, those of others that are combined here, the result of the reduce, and what is
+/// on its way.
+std::uint64_t EncodedBytes(std::uint64_t own, std::uint64_t payload, std::uint64_t peers) {
+  const std::uint64_t part = own / peers;
+  return own + (peers - 1) * (part + std::min(part, kLinkBytes)) + payload;
+}
+
+/// In exact mode a host sends one sum of all its units, of several in int64; the founder begins
+/// with all of them.
 std::uint64_t EncodedBytes(const RunSpec& spec, const RunPlan& plan, std::uint64_t peers) {
-  // In exact mode a host sends one sum of all its units, of several in int64.
-  const bool exact = spec.sync.exact;
-  const std::uint64_t units = exact ? plan.hosted * spec.sync.accumulation : 1;
-  const std::uint64_t own =
-      exact ? (units > 1 ? collab::kWide : 1) * plan.payload : plan.hosted * plan.payload;
-  return own + 2 * own * (peers - 1) / peers + plan.payload;
+  if (!spec.sync.exact) return EncodedBytes(plan.hosted * plan.payload, plan.payload, peers);
+  const auto sum = [&](std::uint64_t hosted) {
+    return (hosted * spec.sync.accumulation > 1 ? collab::kWide : 1) * plan.payload;
+  };
+  return std::max(EncodedBytes(sum(plan.hosted), plan.payload, peers),
+                  EncodedBytes(sum(spec.sync.workers), plan.payload, 1));
 }
 
 }  // namespace

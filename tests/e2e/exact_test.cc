@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <random>
+#include <set>
 
 #include "base/file.h"
 #include "tests/e2e/swarm_process.h"
@@ -157,6 +158,49 @@ TEST_F(Exact, StepsWhoseBytesAreLostAreComputedAgain) {
     std::filesystem::remove(entry);
   EXPECT_EQ(Run({"train", Path("run.toml"), "--dir", peer.dir}, 300s).code, 0);
   EXPECT_EQ(RootsOf(peer.dir), RootsOf(Path("alone")));
+}
+
+// R23: what goes to one owner is several times what a link's queue takes.
+TEST_F(Exact, APartLargerThanALinksQueueArrives) {
+  std::ofstream(Path("run.toml")) << R"([model]
+preset = "loom-0.2m"
+layers = 4
+width = 256
+heads = 4
+kv_heads = 4
+head_dim = 64
+ffn = 1024
+context = 16
+[data]
+paths = ["story.txt"]
+tokenizer = "chars"
+[optim]
+batch = 2
+schedule = "constant"
+accumulation = 2
+[sync]
+preset = "allreduce"
+workers = 2
+rounds = 0
+[local]
+threads = 1
+)";
+  Peer& host = Host("host");
+  Peer& other = Join("other", host.invite);
+  ASSERT_TRUE(UntilRound({&host, &other}, 1, 2));
+  const std::uint64_t since = host.round + 1;
+  ASSERT_TRUE(UntilRound({&host, &other}, since + 6, 2));
+  for (Peer* peer : {&host, &other}) Kill(*peer);
+  ExpectOneHistory();
+  const auto folder = app::ReadFolderRecords(host.dir);
+  ASSERT_TRUE(folder.ok());
+  std::size_t by_both = 0;
+  for (const collab::Record& record : folder->records) {
+    std::set<PeerId> hosts;
+    for (const collab::Contribution& c : record.body.contributions) hosts.insert(c.peer);
+    by_both += hosts.size() == 2 ? 1 : 0;
+  }
+  EXPECT_GE(by_both, 5U);
 }
 
 TEST_F(Exact, WithOneThreadASwarmThatLosesMembersIsTheOneProcessRun) { SwarmEqualsOneProcess(1); }
