@@ -350,6 +350,7 @@ class Peer {
 
   std::unique_ptr<swarm::Fetcher> fetcher_;
   Round fetching_round_ = 0;  ///< reduced bytes of this round
+  Time fetch_began_{};
   std::multimap<Hash, std::uint32_t> fetch_places_;
   std::vector<Blob> fetched_;            ///< of a state: one a tile
   Bytes fetched_bytes_;                  ///< of a round: as TileLayout says

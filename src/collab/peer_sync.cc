@@ -128,6 +128,7 @@ void Peer::WantRound(Time now, Effects& out) {
   }
   StopFetching();
   fetching_round_ = wanted;
+  fetch_began_ = now;
   fetcher_ = std::make_unique<swarm::Fetcher>(
       swarm::FetchOptions{.seed = options_.seed + wanted,
                           .first_timeout = std::clamp<Duration>(2 * exchange_time_, 1s, 5s)});
@@ -247,6 +248,8 @@ void Peer::CarryFetch(swarm::Fetcher::Effects effects, Time now, Effects& out) {
          out);
     return;
   }
+  // An exchange moves about as much: a first prediction, before one was measured.
+  if (exchange_times_.empty()) exchange_time_ = std::max(exchange_time_, now - fetch_began_);
   Bytes whole = std::move(fetched_bytes_);
   const Round round = fetching_round_;
   StopFetching();

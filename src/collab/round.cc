@@ -17,7 +17,8 @@ RoundMachine::RoundMachine(const RoundEnv& env, const Record& parent, RoundStart
       term_(agreement_.promised()),
       term_since_(now),
       last_progress_(now),
-      exchange_since_(now) {
+      exchange_since_(now),
+      exchange_(start_.predicted_exchange) {
   const Blob& voted = start_.voted_bytes;
   if (voted == nullptr || voted->size() != env.layout->total()) return;
   Kept& kept = kept_.emplace_back(Kept{voted, {}});
@@ -162,6 +163,10 @@ void RoundMachine::OnTick(Time now, Effects& out) {
 
 void RoundMachine::OnPresence(Time now, Effects& out) {
   if (decided_) return;
+  for (auto& [commitment, own] : own_) {
+    std::erase_if(own.sent,
+                  [&](const auto& sent) { return !env_.presence->connected.contains(sent.first); });
+  }
   if (lead_ && lead_->phase != Lead::Phase::kPropose && plan_ && plan_->term == lead_->term) {
     const bool owner_lost =
         std::any_of(plan_->owners.begin(), plan_->owners.end(), [&](const OwnedRun& o) {

@@ -144,7 +144,8 @@ class RoundMachine {
   };
   struct Own {
     Commitment commitment;
-    Blob encoded;  ///< null: nothing to contribute
+    Blob encoded;                              ///< null: nothing to contribute
+    std::map<PeerId, std::vector<bool>> sent;  ///< tiles, over links that stayed up
   };
   struct PartStore {
     std::vector<Slice> tiles;  ///< one a tile of the grid; an empty blob is missing
@@ -209,11 +210,11 @@ class RoundMachine {
   void OnCommitment(const Commitment& c, Time now, Effects& out);
   bool Believable(const Commitment& c) const;
   void KeepCommitment(const Commitment& c, Time now, Effects& out);
-  void Scatter(const Own& own, Effects& out);
+  void Scatter(Own& own, Effects& out);
   /// The run in pieces of about bulk_bytes, of values `width` times as wide as the layout's.
   std::vector<TileRun> Pieces(TileRun run, std::uint64_t width) const;
-  void SendParts(const PeerId& to, const Own& own, TileRun run, Effects& out,
-                 bool again = false) const;
+  /// What this peer was not sent yet; `again`: all of the run.
+  void SendParts(const PeerId& to, Own& own, TileRun run, Effects& out, bool again = false);
   void OnPart(const PeerId& from, const Part& part, Effects& out);
   void OnPartChecked(const Hash& commitment, TileRun run, const Slice& tiles, const Status& status,
                      Time now, Effects& out);
@@ -270,6 +271,9 @@ class RoundMachine {
   void Fix(Time now, Effects& out);
   void FixTo(FixSet fix, Time now, Effects& out);
   bool WorthARecord(Time now) const;
+  /// R33: how long a phase may take.
+  Duration Allowed(Duration predicted) const;
+  void RanOut();
   void ConsiderPropose(Effects& out);
   void LeadTick(Time now, Effects& out);
   bool Alone() const { return parent_.body.members.size() == 1; }
@@ -315,6 +319,7 @@ class RoundMachine {
   Time term_since_{};
   Time last_progress_{};
   Time exchange_since_{};
+  Duration exchange_{};  ///< predicted; longer once a phase has run out of its time
   Duration work_time_{};
   float grad_norm_ = 0;
   bool worked_ = false;

@@ -198,12 +198,9 @@ bool RoundMachine::Await(std::size_t i, Time now) {
     }
     committed = true;
   }
-  const auto allowed = [&](Duration predicted) {
-    return FromSeconds(env_.timing.factor * Seconds(predicted)) + env_.timing.slack;
-  };
   // Parts of a commitment that do not arrive are first of all a matter of the owners (LeadTick).
-  const Duration limit = committed ? 2 * allowed(start_.predicted_exchange)
-                                   : allowed(std::max(start_.predicted_work, work_time_));
+  const Duration limit =
+      committed ? 2 * Allowed(exchange_) : Allowed(std::max(start_.predicted_work, work_time_));
   if (now - exact_.given[worker] <= limit) return true;
   exact_.late[worker].insert(host);
   if (FindHost(worker)) return false;

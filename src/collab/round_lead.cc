@@ -209,9 +209,6 @@ void RoundMachine::ConsiderPropose(Effects& out) {
 void RoundMachine::LeadTick(Time now, Effects& out) {
   if (!lead_ || decided_ || lead_->term < agreement_.promised()) return;
   if (Alone()) return;  // nobody else could do it sooner
-  const auto allowed = [&](Duration predicted) {
-    return FromSeconds(env_.timing.factor * Seconds(predicted)) + env_.timing.slack;
-  };
   const Duration work = std::max(start_.predicted_work, work_time_);
   if (lead_->phase == Lead::Phase::kCollect) {
     if (!exact() && lead_->first_commitment && now - *lead_->first_commitment > work / 2 + 1s) {
@@ -230,12 +227,12 @@ void RoundMachine::LeadTick(Time now, Effects& out) {
     }
     // Once somebody has committed, the rest of the work is nearly done; a new attempt that began
     // because a member died in the middle of the work still waits for all of it.
-    const Duration limit = commitments_.empty()
-                               ? allowed(work) + allowed(start_.predicted_exchange)
-                               : allowed(start_.predicted_exchange) + work / 2 + 1s;
+    const Duration limit = commitments_.empty() ? Allowed(work) + Allowed(exchange_)
+                                                : Allowed(exchange_) + work / 2 + 1s;
     const Time from = lead_->first_commitment.value_or(lead_->since);
     if (now - std::max(from, lead_->since) > limit) {
       lead_->waited = true;
+      RanOut();
       for (const OwnedRun& o :
            plan_->owners) {  // an owner that reported nothing owns nothing next time
         if (o.owner != env_.self && !commitments_.empty() && !lead_->arrived.contains(o.owner)) {
@@ -255,8 +252,8 @@ void RoundMachine::LeadTick(Time now, Effects& out) {
       return;
     }
   }
-  if (lead_->phase == Lead::Phase::kReduce &&
-      now - lead_->since > allowed(start_.predicted_exchange)) {
+  if (lead_->phase == Lead::Phase::kReduce && now - lead_->since > Allowed(exchange_)) {
+    RanOut();
     for (const OwnedRun& o : plan_->owners) {
       if (o.owner == env_.self || o.run.count == 0) continue;
       for (std::uint32_t i = o.run.first; i < o.run.first + o.run.count; ++i) {
@@ -270,15 +267,23 @@ void RoundMachine::LeadTick(Time now, Effects& out) {
   }
 }
 
+Duration RoundMachine::Allowed(Duration predicted) const {
+  return FromSeconds(env_.timing.factor * Seconds(predicted)) + env_.timing.slack;
+}
+
+// Nobody is known to be gone, so the prediction was wrong, perhaps that of a peer that has not
+// measured yet: attempts that each take too long would follow each other for ever.
+void RoundMachine::RanOut() {
+  constexpr Duration kLongest = 10min;
+  exchange_ = std::max(exchange_, std::min(2 * exchange_, kLongest));
+}
+
 Duration RoundMachine::TermDeadline() const {
-  const auto allowed = [&](Duration predicted) {
-    return FromSeconds(env_.timing.factor * Seconds(predicted)) + env_.timing.slack;
-  };
-  const Duration exchange = allowed(start_.predicted_exchange);
+  const Duration exchange = Allowed(exchange_);
   if (!plan_ || plan_->term < term_) return exchange;  // a leader's first word is its plan
   if (fix_) return exchange + exchange;
   const bool working = commitments_.empty() || exact();
-  return (working ? allowed(std::max(start_.predicted_work, work_time_)) : work_time_ / 2 + 1s) +
+  return (working ? Allowed(std::max(start_.predicted_work, work_time_)) : work_time_ / 2 + 1s) +
          exchange + exchange;
 }
 
@@ -303,6 +308,7 @@ void RoundMachine::ConsiderTakeover(Time now, Effects& out) {
     ++term_;
     for (std::size_t k = 1; k < members && dead(leader()); ++k) ++term_;
     term_since_ = now;
+    if (!leader_gone) RanOut();
     out.push_back(Tell{{Event::Kind::kTakeover, id().round, leader(),
                         led_before    ? "the leader has started anew"
                         : leader_gone ? "the leader is gone"

@@ -46,7 +46,7 @@ void RoundMachine::OnPlan(const PeerId& from, const Plan& plan, Time now, Effect
   }
   gather_->term = plan.term;
   gather_->attempt = plan.attempt;
-  for (const auto& [commitment, own] : own_) Scatter(own, out);
+  for (auto& [commitment, own] : own_) Scatter(own, out);
   ReportArrivals(now, out);
 }
 
@@ -291,7 +291,7 @@ void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time no
   }
   // Everything once, however often a question repeats itself: the answer is no larger than what is
   // held.
-  for (const auto& [commitment, own] : own_) {
+  for (auto& [commitment, own] : own_) {
     if (std::ranges::none_of(missing.commitments,
                              [&](WorkerIndex w) { return own.commitment.Covers(w); })) {
       continue;
@@ -309,7 +309,7 @@ void RoundMachine::OnMissing(const PeerId& from, const Missing& missing, Time no
   const bool same_attempt =
       plan_ && missing.term == plan_->term && missing.attempt == plan_->attempt;
   if (lead_ && same_attempt && !missing.fixed && fix_) SendTo(from, *fix_, out);
-  for (const auto& [commitment, own] : own_) {
+  for (auto& [commitment, own] : own_) {
     const auto want = std::ranges::find(missing.parts, commitment, &Missing::Want::commitment);
     if (want != missing.parts.end() &&
         want->run.first + std::uint64_t{want->run.count} <= env_.layout->num_tiles()) {

@@ -108,7 +108,7 @@ void RoundMachine::OnWorkDone(const Task& task, WorkResult result, Time now, Eff
     }
   }
   Broadcast(own.commitment, out);
-  const Own& kept = own_.emplace(commitment, std::move(own)).first->second;
+  Own& kept = own_.emplace(commitment, std::move(own)).first->second;
   OnCommitment(kept.commitment, now, out);
   if (own_.contains(commitment)) Scatter(kept, out);
   StartWork(out);
@@ -207,22 +207,33 @@ void RoundMachine::KeepCommitment(const Commitment& c, Time now, Effects& out) {
   ReportArrivals(now, out);
 }
 
-void RoundMachine::Scatter(const Own& own, Effects& out) {
+void RoundMachine::Scatter(Own& own, Effects& out) {
   if (!plan_ || own.encoded == nullptr) return;
   for (const OwnedRun& o : plan_->owners) {
     if (o.owner != env_.self) SendParts(o.owner, own, o.run, out);
   }
 }
 
-void RoundMachine::SendParts(const PeerId& to, const Own& own, TileRun run, Effects& out,
-                             bool again) const {
-  if (own.encoded == nullptr) return;
+void RoundMachine::SendParts(const PeerId& to, Own& own, TileRun run, Effects& out, bool again) {
+  if (own.encoded == nullptr || !env_.presence->connected.contains(to)) return;
   const std::uint64_t width = WidthOf(own.commitment);
   const Hash commitment = own.commitment.Id();
-  for (const TileRun& piece : Pieces(run, width)) {
-    const std::uint64_t begin = width * env_.layout->Offset(piece.first);
-    const std::uint64_t end = width * env_.layout->Offset(piece.first + piece.count);
-    SendTo(to, Part{id(), commitment, piece, {own.encoded, begin, end - begin}}, out, again);
+  const auto send = [&](TileRun of) {
+    for (const TileRun& piece : Pieces(of, width)) {
+      const std::uint64_t begin = width * env_.layout->Offset(piece.first);
+      const std::uint64_t end = width * env_.layout->Offset(piece.first + piece.count);
+      SendTo(to, Part{id(), commitment, piece, {own.encoded, begin, end - begin}}, out, again);
+    }
+  };
+  if (again) return send(run);
+  std::vector<bool>& sent = own.sent[to];
+  sent.resize(env_.layout->num_tiles());
+  const std::uint32_t last = run.first + run.count;
+  for (std::uint32_t i = run.first; i < last; ++i) {
+    if (sent[i]) continue;
+    const std::uint32_t first = i;
+    while (i < last && !sent[i]) sent[i++] = true;
+    send({first, i - first});
   }
 }
 
