@@ -371,6 +371,51 @@ TEST(SwarmTest, R23ShareOfTheReduceFollowsMeasuredRates) {
   EXPECT_GT(share[world.IdOf(2)], 0U);
 }
 
+// An exchange that takes ten times what is predicted before any was measured, also by a member that
+// comes back in the middle: every round is by all that are there, and parts go to an owner once.
+TEST(SwarmTest, R33AWrongFirstPredictionCostsTermsAndNoMembersAndNoTraffic) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    WorldOptions options = seed % 2 == 0 ? ExactWorld(seed) : SmallWorld(seed);
+    options.peers = 3;
+    options.config.rounds = 60;
+    options.timing.first_exchange = 50ms;
+    options.timing.slack = 400ms;
+    options.upload = std::vector<double>(3, options.config.exact ? 15e3 : 1500);
+    options.bulk_bytes = 512;
+    options.step_time = 3s;
+    World world(options);
+    std::uint64_t parts = 0;
+    world.SetWatch([&](std::size_t, const collab::Effect& effect) {
+      const auto* send = std::get_if<collab::Send>(&effect);
+      const auto* part = send != nullptr ? std::get_if<collab::Part>(&send->message) : nullptr;
+      if (part != nullptr) parts += part->tiles.size;
+    });
+    for (std::size_t i = 0; i < 3; ++i) world.Start(i);
+    const auto all = [&](Round r) { return world.audit().At(r).body.members.size() == 3; };
+    const auto all_from = [&](Round least) {
+      return world.RunUntil(
+          [&] { return world.audit().rounds() >= least && all(world.audit().rounds()); }, 2000s);
+    };
+    ASSERT_TRUE(all_from(6)) << seed;
+    world.Kill(2);
+    ASSERT_TRUE(world.RunUntil([&] { return world.audit().rounds() >= 8; }, 2000s)) << seed;
+    world.Start(2);
+    ASSERT_TRUE(all_from(9)) << seed;
+    const Round since = world.audit().rounds();
+    parts = 0;
+    EXPECT_TRUE(Finish(world, 60, 4000s)) << seed;
+    ExpectClean(world);
+    std::uint64_t payload = 0;
+    for (Round r = since + 1; r <= world.audit().rounds(); ++r) {
+      EXPECT_TRUE(all(r)) << "seed " << seed << " round " << r;
+      payload += world.EngineAt(0).layout().total();
+    }
+    const std::uint64_t width = options.config.exact ? collab::kWide : 1;
+    // Two thirds of a contribution by each of three, and little more.
+    EXPECT_LE(10 * parts, 22 * width * payload) << seed;
+  }
+}
+
 // One member's word that another is gone excludes nobody whom a third still hears.
 TEST(SwarmTest, R33ARefusalSeenByOneMemberAloneExcludesNobody) {
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
