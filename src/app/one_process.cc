@@ -8,7 +8,6 @@
 #include "base/time.h"
 #include "train/evaluate.h"
 #include "train/reference.h"
-#include "train/start_model.h"
 
 namespace loom::app {
 namespace {
@@ -58,8 +57,8 @@ Result<OneProcessResult> TrainOneProcess(const OneProcessOptions& options,
                                          const data::TokenStream& train,
                                          const std::atomic<bool>& cut, Output& out) {
   OneProcessResult result;
-  if (!options.from.empty()) {
-    LOOM_ASSIGN(result.frozen, train::ReadFrozen(options.from, options.spec.model));
+  if (!options.from.model.empty()) {
+    LOOM_ASSIGN(result.frozen, train::ReadFrozen(options.from.model, options.spec.model));
   }
   LOOM_ASSIGN(auto made, train::StepEngine::Make(options.spec, options.local, train, options.mix,
                                                  result.frozen));

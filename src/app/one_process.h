@@ -12,6 +12,7 @@
 #include "data/dataset.h"
 #include "train/frozen.h"
 #include "train/spec.h"
+#include "train/start_model.h"
 
 namespace loom::app {
 
@@ -24,7 +25,7 @@ struct OneProcessOptions {
   /// batches in the order of the sampler. Its size then replaces `rounds`.
   std::vector<std::vector<std::vector<collab::Range>>> samples;
   std::vector<data::MixPart> mix = {};  ///< data::Dataset::mix
-  std::string from = {};                ///< model folder to start from; empty = drawn weights
+  train::StartFolders from = {};        ///< none: drawn weights
   std::string metrics_path;             ///< JSONL, one line a round, flushed; empty = none
 };
 

@@ -295,9 +295,17 @@ Result<train::StartModel> StartOfFolder(const std::string& dir) {
   LOOM_ASSIGN(const FolderRecords folder, ReadFolderRecords(dir));
   if (folder.run.content.start.empty())
     return MakeError(Code::kNotFound, fmt::format("{}: its run started from drawn weights", dir));
-  const model::ModelConfig& config = folder.run.spec.model;
+  model::ModelConfig config = folder.run.spec.model;
+  config.tuning = {};
   return train::StartModel{model::ForContext(config, model::NumPositions(config)),
                            InFolder(InFolder(dir, node::kDataFolder), "tokenizer.json")};
+}
+
+Result<model::Tuning> AdapterOfFolder(const std::string& dir) {
+  LOOM_ASSIGN(const FolderRecords folder, ReadFolderRecords(dir));
+  if (!node::StartsFromAdapter(folder.run.content))
+    return MakeError(Code::kNotFound, fmt::format("{}: its run started from no adapter", dir));
+  return folder.run.spec.model.tuning;
 }
 
 // The pid is looked at first: a try of the lock itself, however short, could be in the way of a

@@ -53,6 +53,8 @@ Result<data::TokenStream> ReadFolderSplit(const std::string& dir, const std::str
 /// The model that the run of a peer's folder has started from, out of the folder itself; kNotFound
 /// without such a run.
 Result<train::StartModel> StartOfFolder(const std::string& dir);
+/// The same of the adapter that the run trains further: its tuning.
+Result<model::Tuning> AdapterOfFolder(const std::string& dir);
 
 /// The process that holds the folder, when there is one.
 std::optional<std::int64_t> FolderHolder(const std::string& dir);

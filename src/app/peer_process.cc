@@ -7,16 +7,28 @@
 #include "app/folders.h"
 #include "app/interrupt.h"
 #include "app/peer_folder_source.h"
+#include "node/run_start.h"
 #include "train/start_model.h"
 
 namespace loom::app {
 
 Result<train::RunFile> LoadRunOf(const std::string& run_toml, const std::string& dir) {
-  const auto open = [&](const std::string& from, const train::LocalConfig& local) {
+  const auto gone = [](const auto& opened) {
+    return !opened.ok() && opened.error().code == Code::kNotFound;
+  };
+  train::OpenStart open;
+  open.model = [&](const std::string& from, const train::LocalConfig& local) {
     auto model = train::OpenStartModel(from);
-    if (model || model.error().code != Code::kNotFound) return model;
+    if (!gone(model)) return model;
     auto own = StartOfFolder(dir.empty() ? local.dir : dir);
     return own ? std::move(own) : std::move(model);
+  };
+  open.adapter = [&](const std::string& from, const model::ModelConfig& network,
+                     const train::LocalConfig& local) {
+    auto tuning = train::OpenStartAdapter(from, network);
+    if (!gone(tuning)) return tuning;
+    auto own = AdapterOfFolder(dir.empty() ? local.dir : dir);
+    return own ? std::move(own) : std::move(tuning);
   };
   return train::LoadRun(run_toml, open);
 }
@@ -30,6 +42,14 @@ Status CheckSameRun(const train::RunFile& asked, const node::Node& node, const s
                                  run.content.start.empty() ? "drawn weights, not from model.from"
                                                            : "a model, and model.from names none"),
                      hint);
+  }
+  if (const bool adapter = node::StartsFromAdapter(run.content);
+      asked.tune_from.empty() == adapter) {
+    return MakeError(
+        Code::kConflict,
+        fmt::format("{} holds a run that started from {}", dir,
+                    adapter ? "an adapter, and tune.from names none" : "no adapter, not tune.from"),
+        hint);
   }
   train::RunSpec spec = asked.spec;
   spec.model.vocab = run.spec.model.vocab;

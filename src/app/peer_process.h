@@ -20,7 +20,7 @@ struct PeerProcess {
 using BeforeRun = std::function<Status(node::Node&, Output&)>;
 
 /// The run.toml of a peer in `dir` ("": the one that it names). A run that has started from a model
-/// goes on from the copy in its own folder when model.from is gone.
+/// or an adapter goes on from the copy in its own folder when model.from or tune.from is gone.
 Result<train::RunFile> LoadRunOf(const std::string& run_toml, const std::string& dir);
 
 /// kConflict, with both values, when a folder's run has other agreed settings than `asked`.

@@ -11,6 +11,8 @@
 #include <ranges>
 
 #include "app/folders.h"
+#include "app/import_adapter.h"
+#include "app/model_source.h"
 #include "app/output.h"
 #include "app/verbs.h"
 #include "base/file.h"
@@ -18,6 +20,7 @@
 #include "data/chat.h"
 #include "data/corpus_pass.h"
 #include "model/family.h"
+#include "train/hf_adapter.h"
 #include "train/hf_folder.h"
 #include "train/start_model.h"
 
@@ -165,6 +168,11 @@ std::string RunToml(const Options& options, const Findings& found, const std::st
                        TomlQuote(*end));
   }
   return out +
+         "\n# Trains low-rank additions (LoRA) alone, new ones or an adapter further "
+         "(docs/models.md).\n"
+         "# [tune]\n"
+         "# lora_rank = 8\n"
+         "# or: from = \"ADAPTER\"\n"
          "\n[optim]\n"
          "# Small steps, so that what the model knows stays.\n"
          "lr = 5e-5\n"
@@ -190,7 +198,8 @@ Status WriteRunToml(const Options& options, const Findings& found, const std::st
   }
   LOOM_RETURN_IF_ERROR(MakeFolder(options.out));
   const std::string text = RunToml(options, found, path);
-  const auto open = [&](const std::string&, const train::LocalConfig&) {
+  train::OpenStart open;
+  open.model = [&](const std::string&, const train::LocalConfig&) {
     return train::OpenStartModel(options.folder);
   };
   LOOM_RETURN_IF_ERROR(train::ParseRun(text, path, open));
@@ -201,6 +210,13 @@ Status Import(const Options& options) {
   Output out(options.json);
   if (options.out.empty() && !options.data.empty())
     return MakeError(Code::kInvalid, "--data goes with --out", "name a folder with --out");
+  if (!IsHfFolder(options.folder) && train::IsAdapterFolder(options.folder)) {
+    if (options.out.empty()) return ImportAdapter(options.folder, options.json);
+    return MakeError(
+        Code::kInvalid,
+        fmt::format("--out goes with a model's folder, {} is an adapter's", options.folder),
+        "leave it out to see what the adapter is and how a run trains it further");
+  }
   LOOM_ASSIGN(const Findings found, Look(options.folder));
   const bool writes = !options.out.empty() && found.refused.empty();
   const std::string run_toml = writes ? InFolder(options.out, "run.toml") : "";
@@ -232,7 +248,7 @@ Verb ImportVerb() {
               [options](Args& args) {
                 args.Positional("folder", options->folder,
                                 "Model folder in Hugging Face's format (config.json, "
-                                "model.safetensors, tokenizer.json)");
+                                "model.safetensors, tokenizer.json), or an adapter's of PEFT's");
                 args.Option("--out", "DIR", options->out, "Folder for the run.toml");
                 args.Option("--data", "PATH", options->data,
                             "Text or jsonl file, a folder or a pattern of these; repeatable");

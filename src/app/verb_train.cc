@@ -70,7 +70,7 @@ Status TrainHere(const Options& options, train::RunFile run) {
                         .rounds = run.spec.sync.rounds,
                         .samples = {},
                         .mix = dataset.mix,
-                        .from = run.model_from,
+                        .from = {run.model_from, run.tune_from},
                         .metrics_path = dir + "/metrics.jsonl"};
   LOOM_ASSIGN(OneProcessResult result, TrainOneProcess(one, dataset.train, cut, out));
   LOOM_ASSIGN(const train::HfTexts texts, TextsOf(run, *dataset.tokenizer));

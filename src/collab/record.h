@@ -192,7 +192,7 @@ struct Genesis {
   Hash probe;                ///< exact mode: train::ProbeKernels of the founder (R27); else zero
   std::int64_t created = 0;  ///< Unix seconds, for people
   std::string name;          ///< for people, at most 64 bytes
-  /// The model folder that holds the first weights; empty: they are drawn by the settings' seed.
+  /// Files of the model, maybe of an adapter too, with the first weights; empty: drawn by the seed.
   /// Encoded only where there is one, so that runs from before it keep their id.
   std::vector<NamedObject> start;
 

@@ -36,37 +36,51 @@ Status CheckSamples(const train::RunSpec& spec, const data::DataReport& report,
                    "use more text, or data.loss = \"all\"");
 }
 
-bool IsOfStart(const DataFile& file) {
-  return file.name.starts_with(InFolder(std::string(kStartFolder), ""));
+bool LiesIn(const DataFile& file, std::string_view folder) {
+  return file.name.starts_with(InFolder(std::string(folder), ""));
 }
+bool IsOfModel(const DataFile& file) { return LiesIn(file, kStartFolder); }
+bool IsOfAdapter(const DataFile& file) { return LiesIn(file, kAdapterFolder); }
+bool IsOfCorpus(const DataFile& file) { return LiesIn(file, kDataFolder); }
 
 /// A file whose source gives another one, or none any more.
-Error CannotRebuild(const std::string& path, const DataFile& file, const std::string& model,
+Error CannotRebuild(const std::string& path, const DataFile& file, const train::RunFile& run,
                     const std::optional<Error>& why) {
-  const bool of_start = IsOfStart(file);
-  const std::string source = of_start ? fmt::format("model folder '{}'", model) : "corpus";
+  const std::string source = IsOfModel(file)     ? fmt::format("model folder '{}'", run.model_from)
+                             : IsOfAdapter(file) ? fmt::format("adapter '{}'", run.tune_from)
+                                                 : "corpus";
   return MakeError(
       Code::kCorrupt,
       fmt::format("{} is damaged or missing, and {}", path,
                   why ? "cannot be made again: " + why->message
                       : fmt::format("the {} gives another one", source)),
-      of_start ? "bring back the model that the run began with, or a copy of the file"
-               : "the corpus was changed since the run began: bring back its old text or the file");
+      IsOfCorpus(file)
+          ? "the corpus was changed since the run began: bring back its old text or the file"
+          : fmt::format("bring back the {} that the run began with, or a copy of the file",
+                        IsOfModel(file) ? "model" : "adapter"));
 }
 
 Result<std::vector<std::string>> RebuildInto(const std::string& scratch,
                                              const std::vector<DataFile>& missing,
                                              const train::RunFile& source, const std::string& dir) {
-  std::optional<Error> no_start;
-  if (std::ranges::any_of(missing, IsOfStart)) {
-    if (auto kept = KeepStart(source, scratch); !kept) no_start = std::move(kept).error();
+  std::optional<Error> no_model, no_adapter;
+  if (std::ranges::any_of(missing, IsOfModel)) {
+    if (auto kept = KeepModel(source, scratch); !kept) no_model = std::move(kept).error();
   }
-  if (!std::ranges::all_of(missing, IsOfStart))
+  if (std::ranges::any_of(missing, IsOfAdapter)) {
+    if (auto kept = KeepAdapter(source, scratch); !kept) no_adapter = std::move(kept).error();
+  }
+  if (std::ranges::any_of(missing, IsOfCorpus))
     LOOM_RETURN_IF_ERROR(data::BuildDataset(source.spec.data, DataPath(scratch)));
   for (const DataFile& file : missing) {
     const auto ref = RefOf(InFolder(scratch, file.name));
-    if (!ref || *ref != file.ref)
-      return CannotRebuild(InFolder(dir, file.name), file, source.model_from, no_start);
+    if (!ref || *ref != file.ref) {
+      const std::optional<Error> none;
+      return CannotRebuild(InFolder(dir, file.name), file, source,
+                           IsOfModel(file)     ? no_model
+                           : IsOfAdapter(file) ? no_adapter
+                                               : none);
+    }
   }
   std::vector<std::string> rebuilt;
   for (const DataFile& file : missing) {
@@ -177,7 +191,7 @@ std::vector<DataFile> DataFilesOf(const collab::Genesis& genesis) {
       files.push_back({InFolder(data, fmt::format("{}-{:05}.tokens", split, i)), (*refs)[i]});
   }
   for (const collab::NamedObject& file : genesis.start)
-    files.push_back({InFolder(std::string(kStartFolder), file.name), file.ref});
+    files.push_back({StartFilePath(file.name), file.ref});
   return files;
 }
 

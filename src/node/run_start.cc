@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <optional>
+#include <string_view>
 
 #include "agreed/flat_buffer.h"
 #include "agreed/state.h"
@@ -12,6 +14,7 @@
 #include "base/printable.h"
 #include "collab/method.h"
 #include "crypto/hash.h"
+#include "train/hf_adapter.h"
 #include "train/hf_texts.h"
 #include "train/start_model.h"
 
@@ -21,6 +24,21 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string StartPath(const std::string& dir) { return InFolder(dir, kStartFolder); }
+std::string AdapterPath(const std::string& dir) { return InFolder(dir, kAdapterFolder); }
+
+bool IsOfAdapter(std::string_view name) {
+  return name == train::kAdapterConfig || name == train::kAdapterWeights;
+}
+
+/// The most bytes that a file of a kept model or adapter can have; none: it is no file of them.
+std::optional<std::uint64_t> MostBytes(std::string_view name, const model::ModelConfig& config) {
+  if (IsOfAdapter(name)) {
+    if (config.tuning.lora_rank == 0) return std::nullopt;
+    return train::MostBytesOfAdapter(name, config);
+  }
+  if (name == train::kHfTokenizer) return std::nullopt;
+  return train::MostBytesOfExported(name, config);
+}
 
 Error Damaged(const std::string& path) {
   return MakeError(Code::kCorrupt, fmt::format("{}: its hash is not the one the run names", path),
@@ -29,7 +47,7 @@ Error Damaged(const std::string& path) {
 }
 
 Status CheckFile(const collab::NamedObject& file, const std::string& dir) {
-  const std::string path = InFolder(StartPath(dir), file.name);
+  const std::string path = InFolder(dir, StartFilePath(file.name));
   LOOM_ASSIGN(const collab::ObjectRef found, RefOf(path));
   return found == file.ref ? Status() : Damaged(path);
 }
@@ -42,8 +60,15 @@ Status CheckFiles(const Run& run, const std::string& dir) {
 
 }  // namespace
 
-Result<std::vector<collab::NamedObject>> KeepStart(const train::RunFile& file,
-                                                   const std::string& dir) {
+std::string StartFilePath(std::string_view name) {
+  return InFolder(std::string(IsOfAdapter(name) ? kAdapterFolder : kStartFolder), name);
+}
+
+bool StartsFromAdapter(const collab::Genesis& genesis) {
+  return std::ranges::any_of(genesis.start, IsOfAdapter, &collab::NamedObject::name);
+}
+
+Status KeepModel(const train::RunFile& file, const std::string& dir) {
   LOOM_ASSIGN(const train::HfFolder folder, train::HfFolder::Open(file.model_from));
   train::HfTexts texts = folder.texts;
   texts.files.erase(std::string(train::kHfTokenizer));
@@ -51,14 +76,36 @@ Result<std::vector<collab::NamedObject>> KeepStart(const train::RunFile& file,
                              .tensors = folder.tensors,
                              .texts = texts,
                              .shard_bytes = std::numeric_limits<std::uint64_t>::max()};
-  LOOM_RETURN_IF_ERROR(train::ExportHfFolder(StartPath(dir), copy));
-  std::vector<collab::NamedObject> start;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(StartPath(dir), error)) {
-    LOOM_ASSIGN(const collab::ObjectRef ref, RefOf(entry.path().string()));
-    start.push_back({entry.path().filename().string(), ref});
+  return train::ExportHfFolder(StartPath(dir), copy);
+}
+
+Status KeepAdapter(const train::RunFile& file, const std::string& dir) {
+  const model::ModelConfig& config = file.spec.model;
+  LOOM_ASSIGN(const agreed::TileGrid grid, model::MakeGrid(config));
+  LOOM_ASSIGN(agreed::FlatBuffer weights,
+              agreed::FlatBuffer::Allocate(grid.flat_size(), "the adapter"));
+  LOOM_RETURN_IF_ERROR(
+      train::FirstWeights(file.spec, {file.model_from, file.tune_from}, grid, weights.span()));
+  return train::ExportAdapter(AdapterPath(dir), {config, grid, weights.span(), ""});
+}
+
+Result<std::vector<collab::NamedObject>> KeepStart(const train::RunFile& file,
+                                                   const std::string& dir) {
+  LOOM_RETURN_IF_ERROR(KeepModel(file, dir));
+  std::vector<std::string> folders{StartPath(dir)};
+  if (!file.tune_from.empty()) {
+    LOOM_RETURN_IF_ERROR(KeepAdapter(file, dir));
+    folders.push_back(AdapterPath(dir));
   }
-  if (error) return MakeError(Code::kIo, fmt::format("{}: {}", StartPath(dir), error.message()));
+  std::vector<collab::NamedObject> start;
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      LOOM_ASSIGN(const collab::ObjectRef ref, RefOf(entry.path().string()));
+      start.push_back({entry.path().filename().string(), ref});
+    }
+    if (error) return MakeError(Code::kIo, fmt::format("{}: {}", folder, error.message()));
+  }
   std::ranges::sort(start, {}, &collab::NamedObject::name);
   LOOM_RETURN_IF_ERROR(CheckStart(start, file.spec.model));
   return start;
@@ -73,9 +120,8 @@ Status CheckStart(const std::vector<collab::NamedObject>& start, const model::Mo
   };
   for (std::size_t i = 0; i < start.size(); ++i) {
     const collab::NamedObject& file = start[i];
-    const auto most = train::MostBytesOfExported(file.name, config);
-    if (!most || file.name == train::kHfTokenizer)
-      return refuse(fmt::format("'{}' is no file of one", OneLine(file.name)));
+    const auto most = MostBytes(file.name, config);
+    if (!most) return refuse(fmt::format("'{}' is no file of one", OneLine(file.name)));
     if (i > 0 && start[i - 1].name >= file.name)
       return refuse(fmt::format("'{}' is not in order", file.name));
     if (file.ref.size > *most) {
@@ -84,18 +130,22 @@ Status CheckStart(const std::vector<collab::NamedObject>& start, const model::Mo
                                                  file.name, file.ref.size, *most));
     }
   }
-  for (const std::string_view needed : {train::kHfConfig, train::kHfWeights}) {
-    if (std::ranges::find(start, needed, &collab::NamedObject::name) == start.end())
-      return refuse(fmt::format("it has no {}", needed));
+  std::vector<std::string_view> needed{train::kHfConfig, train::kHfWeights};
+  if (std::ranges::any_of(start, IsOfAdapter, &collab::NamedObject::name))
+    needed.insert(needed.end(), {train::kAdapterConfig, train::kAdapterWeights});
+  for (const std::string_view name : needed) {
+    if (std::ranges::find(start, name, &collab::NamedObject::name) == start.end())
+      return refuse(fmt::format("it has no {}", name));
   }
   return {};
 }
 
 Status ReadFirstWeights(const Run& run, const std::string& dir, const agreed::TileGrid& grid,
                         std::span<float> weights) {
-  if (run.content.start.empty()) return train::FirstWeights(run.spec, "", grid, weights);
+  if (run.content.start.empty()) return train::FirstWeights(run.spec, {}, grid, weights);
   LOOM_RETURN_IF_ERROR(CheckFiles(run, dir));
-  return train::FirstWeights(run.spec, StartPath(dir), grid, weights);
+  const std::string adapter = StartsFromAdapter(run.content) ? AdapterPath(dir) : "";
+  return train::FirstWeights(run.spec, {StartPath(dir), adapter}, grid, weights);
 }
 
 Result<train::FrozenWeights> ReadFrozenWeights(const Run& run, const std::string& dir) {
@@ -121,9 +171,9 @@ Hash FirstRoot(const train::RunSpec& spec, const agreed::TileGrid& grid,
 Result<train::HfTexts> ReadStartTexts(const Run& run, const std::string& dir) {
   train::HfTexts texts;
   for (const collab::NamedObject& file : run.content.start) {
-    if (file.name == train::kHfWeights) continue;
+    if (file.name == train::kHfWeights || IsOfAdapter(file.name)) continue;
     LOOM_RETURN_IF_ERROR(CheckFile(file, dir));
-    LOOM_ASSIGN(std::string text, ReadFile(InFolder(StartPath(dir), file.name), file.ref.size));
+    LOOM_ASSIGN(std::string text, ReadFile(InFolder(dir, StartFilePath(file.name)), file.ref.size));
     if (file.name == train::kHfConfig) {
       LOOM_ASSIGN(texts.token_ids, train::ParseTokenIds(text));
     } else {

@@ -1,7 +1,8 @@
-// The first weights of a run: drawn by the settings' seed, or those of a published model. Of such a
-// model the peer keeps a folder of its own, D/start: config.json, model.safetensors in the format
-// it had, and the texts beside them. The genesis record pins every file of it by content; joiners
-// fetch them as they fetch the data (run_data.h). The tokenizer is the run's, in D/data.
+// The first weights of a run: drawn by the settings' seed, or those of a published model, or of a
+// LoRA adapter of one. Of such a model the peer keeps a folder of its own, D/start: config.json,
+// model.safetensors in the format it had, and the texts beside them; of an adapter D/adapter, in
+// fp32. The genesis record pins every file of them by content; joiners fetch them as they fetch the
+// data (run_data.h). The tokenizer is the run's, in D/data.
 #pragma once
 
 #include <span>
@@ -17,14 +18,24 @@
 
 namespace loom::node {
 
-inline constexpr std::string_view kStartFolder = "start";  ///< in the peer's folder
+inline constexpr std::string_view kStartFolder = "start";      ///< in the peer's folder
+inline constexpr std::string_view kAdapterFolder = "adapter";  ///< in the peer's folder
+
+/// Where a file that the genesis record names lies in the peer's folder: "start/config.json".
+std::string StartFilePath(std::string_view name);
+/// Whether the run trains an adapter further.
+bool StartsFromAdapter(const collab::Genesis& genesis);
 
 /// Copies the model that the run starts from into `dir`: every value checked, tensors in the order
-/// of the grid. What the genesis record says about it.
+/// of the grid.
+Status KeepModel(const train::RunFile& file, const std::string& dir);
+/// The same of the adapter that it starts from.
+Status KeepAdapter(const train::RunFile& file, const std::string& dir);
+/// Both, as far as the run has them, and what the genesis record says about their files.
 Result<std::vector<collab::NamedObject>> KeepStart(const train::RunFile& file,
                                                    const std::string& dir);
-/// A genesis record's word about it: kInvalid for a name that no model folder has, kLimit for a
-/// size that no such model can have.
+/// A genesis record's word about them: kInvalid for a name that neither folder has, kLimit for a
+/// size that no such model or adapter can have.
 Status CheckStart(const std::vector<collab::NamedObject>& start, const model::ModelConfig& config);
 
 /// Fills a zeroed flat buffer of the trained parameters' grid with the first weights, in fp32.

@@ -11,6 +11,8 @@
 #include "agreed/state.h"
 #include "base/file.h"
 #include "collab/method.h"
+#include "train/hf_adapter.h"
+#include "train/start_model.h"
 
 namespace loom::node {
 namespace {
@@ -60,17 +62,36 @@ class RunStart : public ::testing::Test {
         Model(), {.config = c, .tensors = views, .texts = texts, .dtype = tensor::DType::kBF16});
     ASSERT_TRUE(done.ok()) << done.error().ToString();
   }
-  train::RunFile File() const {
+  std::string Adapter() const { return root_ + "/adapter"; }
+  /// An adapter of that model, its weights in the layout of MakeGrid.
+  agreed::FlatBuffer ExportAdapter() const {
+    model::ModelConfig config = train::OpenStartModel(Model()).value().config;
+    config.tuning = {{}, 3, 6, {"q_proj", "up_proj"}};
+    const agreed::TileGrid grid = model::MakeGrid(config).value();
+    agreed::FlatBuffer weights(grid.flat_size());
+    for (std::size_t t = 0; t < grid.tensors().size(); ++t) {
+      agreed::FillNormal(weights.span().subspan(grid.TensorOffset(t), grid.tensors()[t].Numel()), 7,
+                         t, 0.5F);
+    }
+    const Status done =
+        train::ExportAdapter(Adapter(), {config, grid, weights.span(), "/home/me/base"});
+    EXPECT_TRUE(done.ok()) << done.error().ToString();
+    return weights;
+  }
+  static constexpr std::string_view kTuned = "[tune]\nfrom = \"adapter\"\n";
+  train::RunFile File(std::string_view tune = "") const {
     std::ofstream(root_ + "/run.toml") << "[model]\nfrom = \"model\"\ncontext = 16\n"
-                                          "[data]\npaths = \"text.txt\"\n";
+                                          "[data]\npaths = \"text.txt\"\n"
+                                       << tune;
     auto file = train::LoadRun(root_ + "/run.toml");
     EXPECT_TRUE(file.ok()) << file.error().ToString();
     return *std::move(file);
   }
-  node::Run Make(const std::string& dir) const {
+  node::Run Make(const std::string& dir) const { return Make(dir, File()); }
+  node::Run Make(const std::string& dir, const train::RunFile& file) const {
     const auto owner = crypto::SigningKey::Generate();
     fs::create_directories(dir);
-    auto run = MakeRun(File(), dir, {"test", owner, owner.public_key(), 1});
+    auto run = MakeRun(file, dir, {"test", owner, owner.public_key(), 1});
     EXPECT_TRUE(run.ok()) << run.error().ToString();
     return run.ok() ? *std::move(run) : node::Run();
   }
@@ -181,6 +202,74 @@ TEST_F(RunStart, AModelThatCannotBeStartedFromBeginsNoRun) {
   ASSERT_FALSE(run.ok());
   EXPECT_NE(run.error().message.find("model.norm.weight"), std::string::npos)
       << run.error().message;
+}
+
+TEST_F(RunStart, AnAdapterIsPinnedKeptAndTheFirstState) {
+  ExportModel(true);
+  const agreed::FlatBuffer first = ExportAdapter();
+  const train::RunFile file = File(kTuned);
+  const node::Run run = Make(Dir(), file);
+  ASSERT_TRUE(StartsFromAdapter(run.content));
+  fs::rename(Adapter(), Adapter() + ".away");  // from here on the run has its own
+  const auto joined = ReadRun(run.genesis.Encode());
+  ASSERT_TRUE(joined.ok()) << joined.error().ToString();
+  EXPECT_EQ(joined->content.start, run.content.start);
+  const auto grid =
+      agreed::TileGrid::Make(model::ParameterShapes(run.spec.model), run.spec.sync.tile_elements)
+          .value();
+  agreed::FlatBuffer weights(grid.flat_size());
+  const Status read = ReadFirstWeights(*joined, Dir(), grid, weights.span());
+  ASSERT_TRUE(read.ok()) << read.error().ToString();
+  const agreed::TileGrid of_file = model::MakeGrid(run.spec.model).value();
+  for (std::size_t t = 0; t < grid.tensors().size(); ++t) {
+    EXPECT_TRUE(std::equal(weights.data() + grid.TensorOffset(t),
+                           weights.data() + grid.TensorOffset(t) + grid.tensors()[t].Numel(),
+                           first.data() + of_file.TensorOffset(t)));
+  }
+  EXPECT_EQ(FirstRoot(joined->spec, grid, weights.span()), run.genesis.body.root);
+  EXPECT_TRUE(ReadStartTexts(run, Dir()).ok()) << "an adapter's files are no texts of a model";
+
+  const std::string kept = Dir() + "/adapter/adapter_model.safetensors";
+  Flip(kept, fs::file_size(kept) - 9);
+  const auto damaged = CheckData(run, Dir());
+  ASSERT_TRUE(damaged.ok());
+  ASSERT_EQ(damaged->missing.size(), 1U);
+  EXPECT_EQ(damaged->missing[0].name, "adapter/adapter_model.safetensors");
+  const Status refused = ReadFirstWeights(run, Dir(), grid, weights.span());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find(kept), std::string::npos) << refused.error().message;
+  auto rebuilt = RebuildData(damaged->missing, file, Dir());
+  ASSERT_FALSE(rebuilt.ok());
+  EXPECT_NE(rebuilt.error().hint.find("bring back the adapter"), std::string::npos);
+  fs::rename(Adapter() + ".away", Adapter());
+  fs::remove_all(Model());  // not needed for it
+  rebuilt = RebuildData(damaged->missing, file, Dir());
+  ASSERT_TRUE(rebuilt.ok()) << rebuilt.error().ToString();
+  EXPECT_EQ(*rebuilt, std::vector<std::string>{kept});
+}
+
+TEST_F(RunStart, AGenesisRecordAsksForAWholeAdapterAndOnlyWhereLoraIsTrained) {
+  ExportModel(true);
+  ExportAdapter();
+  const node::Run run = Make(Dir(), File(kTuned));
+  ASSERT_TRUE(CheckStart(run.content.start, run.spec.model).ok());
+  model::ModelConfig untuned = run.spec.model;
+  untuned.tuning = {};
+  const Status plain = CheckStart(run.content.start, untuned);
+  ASSERT_FALSE(plain.ok());
+  EXPECT_NE(plain.error().message.find("no file of one"), std::string::npos);
+  for (std::size_t i = 0; i < 2; ++i) {  // adapter_config.json and its weights come first
+    auto without = run.content.start;
+    const std::string name = without[i].name;
+    EXPECT_TRUE(name.starts_with("adapter_")) << name;
+    without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
+    const Status part = CheckStart(without, run.spec.model);
+    ASSERT_FALSE(part.ok());
+    EXPECT_NE(part.error().message.find("it has no " + name), std::string::npos);
+    auto huge = run.content.start;
+    huge[i].ref.size = std::uint64_t{1} << 34;
+    EXPECT_EQ(CheckStart(huge, run.spec.model).error().code, Code::kLimit);
+  }
 }
 
 TEST_F(RunStart, AGenesisRecordMayAskForNothingElseThanAModelsFiles) {

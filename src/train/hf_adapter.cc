@@ -23,8 +23,6 @@ namespace {
 
 using json::Value;
 
-constexpr std::string_view kConfig = "adapter_config.json";
-constexpr std::string_view kWeights = "adapter_model.safetensors";
 constexpr std::string_view kPrefix = "base_model.model.";
 constexpr std::string_view kLoraA = ".lora_A.weight";
 constexpr std::size_t kMaxConfigBytes = 1 << 20;
@@ -79,44 +77,35 @@ Result<std::vector<std::string>> ReadTargets(const HfFields& fields,
     out = ModulesOf(file);
   } else if (value != nullptr && value->AsArray() != nullptr) {
     for (const Value& one : *value->AsArray()) {
-      if (one.AsString() == nullptr) return RefuseKey("target_modules", *value, "names", kConfig);
+      if (one.AsString() == nullptr)
+        return RefuseKey("target_modules", *value, "names", kAdapterConfig);
       out.push_back(*one.AsString());
     }
     std::ranges::sort(out);
   }
   if (out.empty() || out.size() > kMaxTargets) {
     return RefuseKey("target_modules", value == nullptr ? Value() : *value,
-                     fmt::format("1 to {} names of modules", kMaxTargets), kConfig);
+                     fmt::format("1 to {} names of modules", kMaxTargets), kAdapterConfig);
   }
   return out;
 }
 
-Result<model::ModelConfig> ReadConfig(const HfFields& fields, const model::ModelConfig& network,
-                                      const tensor::SafetensorsFile& file) {
+Result<model::Tuning> ReadTuning(const HfFields& fields, const tensor::SafetensorsFile& file) {
   LOOM_RETURN_IF_ERROR(CheckNeutral(fields, kRules));
   if (fields.Find("peft_type") == nullptr) {
-    return MakeError(Code::kInvalid, fmt::format("{} has no 'peft_type'", kConfig),
+    return MakeError(Code::kInvalid, fmt::format("{} has no 'peft_type'", kAdapterConfig),
                      "it is not an adapter's; Loom reads those of PEFT's LoRA");
   }
-  model::ModelConfig config = network;
-  config.tuning = {};
-  LOOM_ASSIGN(config.tuning.lora_rank, fields.U32("r"));
-  LOOM_ASSIGN(config.tuning.lora_alpha, fields.F32("lora_alpha"));
-  LOOM_ASSIGN(config.tuning.lora_targets, ReadTargets(fields, file));
-  const bool input_major = config.family == model::Family::kGpt2;
-  LOOM_ASSIGN(const bool fan_in_fan_out, fields.Bool("fan_in_fan_out", input_major));
-  if (fan_in_fan_out != input_major) {
-    return RefuseKey("fan_in_fan_out", Value(fan_in_fan_out),
-                     fmt::format("{} for this family", input_major), kConfig);
-  }
-  if (config.tuning.lora_rank == 0)
-    return RefuseKey("r", Value(std::uint64_t{0}), "ranks above 0", kConfig);
-  if (auto valid = model::Validate(config); !valid)
-    return std::move(valid).error().Context(kConfig);
-  return config;
+  model::Tuning tuning;
+  LOOM_ASSIGN(tuning.lora_rank, fields.U32("r"));
+  LOOM_ASSIGN(tuning.lora_alpha, fields.F32("lora_alpha"));
+  LOOM_ASSIGN(tuning.lora_targets, ReadTargets(fields, file));
+  if (tuning.lora_rank == 0)
+    return RefuseKey("r", Value(std::uint64_t{0}), "ranks above 0", kAdapterConfig);
+  return tuning;
 }
 
-Status CheckNames(const agreed::TileGrid& grid, const tensor::SafetensorsFile& file) {
+Status CheckTensors(const agreed::TileGrid& grid, const tensor::SafetensorsFile& file) {
   std::vector<std::string> missing, unused;
   std::set<std::string_view> wanted;
   for (const agreed::TensorShape& shape : grid.tensors()) {
@@ -126,13 +115,29 @@ Status CheckNames(const agreed::TileGrid& grid, const tensor::SafetensorsFile& f
   for (const tensor::TensorView& view : file.content().tensors) {
     if (!wanted.contains(view.name)) unused.push_back(view.name);
   }
-  if (missing.empty() && unused.empty()) return {};
-  return MakeError(Code::kInvalid,
-                   fmt::format("{} {} {}", kWeights,
-                               missing.empty() ? "has no place in the network for" : "lacks",
-                               FirstFew(missing.empty() ? unused : missing)),
-                   "the adapter belongs to another network, or its two files do not belong "
-                   "together");
+  if (!missing.empty() || !unused.empty()) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("{} {} {}", kAdapterWeights,
+                                 missing.empty() ? "has no place in the network for" : "lacks",
+                                 FirstFew(missing.empty() ? unused : missing)),
+                     "the adapter belongs to another network, or its two files do not belong "
+                     "together");
+  }
+  for (const agreed::TensorShape& shape : grid.tensors()) {
+    const tensor::TensorView& view = *file.Find(shape.name);
+    LOOM_RETURN_IF_ERROR(tensor::CheckWeightType(view));
+    if (view.shape == shape.shape) continue;
+    return MakeError(
+        Code::kInvalid,
+        fmt::format("tensor '{}' has shape [{}], the network asks for [{}]", shape.name,
+                    fmt::join(view.shape, ", "), fmt::join(shape.shape, ", ")),
+        "the adapter belongs to another network");
+  }
+  return {};
+}
+
+Error OfAdapter(Error error, const std::string& folder) {
+  return std::move(error).Context(fmt::format("adapter '{}'", folder));
 }
 
 /// kConflict when the folder holds something else than an adapter.
@@ -145,7 +150,7 @@ Status CheckReplaceable(const std::string& folder) {
   }
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (name == kConfig || name == kWeights) continue;
+    if (name == kAdapterConfig || name == kAdapterWeights) continue;
     return MakeError(
         Code::kConflict,
         fmt::format("'{}' exists and holds '{}', which is no part of an adapter", folder, name),
@@ -181,43 +186,69 @@ std::string ConfigJson(const AdapterExport& content) {
 
 bool IsAdapterFolder(const std::string& folder) {
   std::error_code ignored;
-  return fs::exists(InFolder(folder, kConfig), ignored);
+  return fs::exists(InFolder(folder, kAdapterConfig), ignored);
+}
+
+Result<AdapterFolder> AdapterFolder::Open(const std::string& folder) {
+  const auto open = [&]() -> Result<AdapterFolder> {
+    LOOM_ASSIGN(const std::string text,
+                ReadFile(InFolder(folder, kAdapterConfig), kMaxConfigBytes));
+    auto parsed = json::Parse(text, {.max_bytes = kMaxConfigBytes, .max_values = 1 << 14});
+    if (!parsed) return std::move(parsed).error().Context(kAdapterConfig);
+    if (parsed->AsObject() == nullptr) {
+      return MakeError(Code::kInvalid, fmt::format("{} is not an object", kAdapterConfig),
+                       "fetch the file again from where the adapter came");
+    }
+    const HfFields fields(*parsed, kAdapterConfig);
+    LOOM_ASSIGN(auto file, tensor::SafetensorsFile::Open(InFolder(folder, kAdapterWeights)));
+    AdapterFolder out(folder, std::move(file));
+    LOOM_ASSIGN(out.tuning, ReadTuning(fields, out.file_));
+    out.base = std::string(fields.Text("base_model_name_or_path"));
+    if (fields.Find("fan_in_fan_out") != nullptr) {
+      LOOM_ASSIGN(out.fan_in_fan_out_, fields.Bool("fan_in_fan_out", false));
+    }
+    return out;
+  };
+  auto opened = open();
+  if (!opened) return OfAdapter(std::move(opened).error(), folder);
+  return opened;
+}
+
+Result<model::ModelConfig> AdapterFolder::For(const model::ModelConfig& network) const {
+  const auto fit = [&]() -> Result<model::ModelConfig> {
+    model::ModelConfig config = network;
+    config.tuning = tuning;
+    const bool input_major = config.family == model::Family::kGpt2;
+    if (fan_in_fan_out_.value_or(input_major) != input_major) {
+      return RefuseKey("fan_in_fan_out", Value(*fan_in_fan_out_),
+                       fmt::format("{} for this family", input_major), kAdapterConfig);
+    }
+    if (auto valid = model::Validate(config); !valid)
+      return std::move(valid).error().Context(kAdapterConfig);
+    LOOM_ASSIGN(const agreed::TileGrid grid, model::MakeGrid(config));
+    LOOM_RETURN_IF_ERROR(CheckTensors(grid, file_));
+    return config;
+  };
+  auto config = fit();
+  if (!config) return OfAdapter(std::move(config).error(), path_);
+  return config;
+}
+
+Status AdapterFolder::ReadWeights(const agreed::TileGrid& grid, std::span<float> weights) const {
+  Status read = ReadTensors(grid, tensors(), weights);
+  if (!read) return OfAdapter(std::move(read).error(), path_);
+  return read;
 }
 
 Result<Adapter> ReadAdapter(const std::string& folder, const model::ModelConfig& network) {
-  const auto read = [&]() -> Result<Adapter> {
-    LOOM_ASSIGN(const std::string text, ReadFile(InFolder(folder, kConfig), kMaxConfigBytes));
-    auto parsed = json::Parse(text, {.max_bytes = kMaxConfigBytes, .max_values = 1 << 14});
-    if (!parsed) return std::move(parsed).error().Context(kConfig);
-    if (parsed->AsObject() == nullptr) {
-      return MakeError(Code::kInvalid, fmt::format("{} is not an object", kConfig),
-                       "fetch the file again from where the adapter came");
-    }
-    const HfFields fields(*parsed, kConfig);
-    LOOM_ASSIGN(const auto file, tensor::SafetensorsFile::Open(InFolder(folder, kWeights)));
-    Adapter out;
-    LOOM_ASSIGN(out.config, ReadConfig(fields, network, file));
-    out.base = std::string(fields.Text("base_model_name_or_path"));
-    LOOM_ASSIGN(out.grid, model::MakeGrid(out.config));
-    LOOM_RETURN_IF_ERROR(CheckNames(out.grid, file));
-    LOOM_ASSIGN(out.weights, agreed::FlatBuffer::Allocate(out.grid.flat_size(), "the adapter"));
-    for (const agreed::TensorShape& shape : out.grid.tensors()) {
-      const tensor::TensorView& view = *file.Find(shape.name);
-      LOOM_RETURN_IF_ERROR(tensor::CheckWeightType(view));
-      if (view.shape != shape.shape) {
-        return MakeError(
-            Code::kInvalid,
-            fmt::format("tensor '{}' has shape [{}], the network asks for [{}]", shape.name,
-                        fmt::join(view.shape, ", "), fmt::join(shape.shape, ", ")),
-            "the adapter belongs to another network");
-      }
-    }
-    LOOM_RETURN_IF_ERROR(ReadTensors(out.grid, file.content().tensors, out.weights.span()));
-    return out;
-  };
-  auto adapter = read();
-  if (!adapter) return std::move(adapter).error().Context(fmt::format("adapter '{}'", folder));
-  return adapter;
+  LOOM_ASSIGN(const AdapterFolder opened, AdapterFolder::Open(folder));
+  Adapter out;
+  LOOM_ASSIGN(out.config, opened.For(network));
+  out.base = opened.base;
+  LOOM_ASSIGN(out.grid, model::MakeGrid(out.config));
+  LOOM_ASSIGN(out.weights, agreed::FlatBuffer::Allocate(out.grid.flat_size(), "the adapter"));
+  LOOM_RETURN_IF_ERROR(opened.ReadWeights(out.grid, out.weights.span()));
+  return out;
 }
 
 Status ExportAdapter(const std::string& folder, const AdapterExport& content) {
@@ -231,9 +262,18 @@ Status ExportAdapter(const std::string& folder, const AdapterExport& content) {
   const std::pair<std::string, std::string> metadata[] = {{"format", "pt"}};
   const auto tensors = WeightViews(content.grid, content.weights);
   LOOM_RETURN_IF_ERROR(
-      tensor::WriteWeights(InFolder(folder, kWeights), tensors, content.dtype, metadata));
+      tensor::WriteWeights(InFolder(folder, kAdapterWeights), tensors, content.dtype, metadata));
   const std::string config = ConfigJson(content);
-  return WriteFileAtomic(InFolder(folder, kConfig), AsBytes(config));
+  return WriteFileAtomic(InFolder(folder, kAdapterConfig), AsBytes(config));
+}
+
+std::optional<std::uint64_t> MostBytesOfAdapter(std::string_view name,
+                                                const model::ModelConfig& config) {
+  if (name == kAdapterConfig) return kMaxConfigBytes;
+  if (name != kAdapterWeights) return std::nullopt;
+  std::uint64_t values = 0;
+  for (const agreed::TensorShape& shape : model::ParameterShapes(config)) values += shape.Numel();
+  return sizeof(float) * values + tensor::kMaxSafetensorsHeader;
 }
 
 Status MergeAdapter(const model::ModelConfig& config, const agreed::TileGrid& grid,

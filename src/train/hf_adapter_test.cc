@@ -7,11 +7,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
+#include <utility>
 
 #include "agreed/random.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "model/family.h"
+#include "train/hf_folder.h"
 
 namespace loom::train {
 namespace {
@@ -146,6 +149,37 @@ TEST_F(HfAdapter, WhatWouldComputeSomethingElseIsRefusedByName) {
   ExpectRefused(deeper, "lacks 'base_model.model.model.layers.2");
   std::ofstream(folder_ + "/adapter_config.json") << "[1]";
   ExpectRefused(config, "not an object");
+}
+
+TEST_F(HfAdapter, WhatTheWeightsFileHoldsIsCheckedByName) {
+  const model::ModelConfig config = Small(model::Family::kLlama);
+  Write(config);
+  std::vector<tensor::TensorView> views = WeightViews(grid_, weights_.span());
+  const auto write = [&] {
+    const Bytes header = tensor::SafetensorsHeader(views).value();
+    std::ofstream out(folder_ + "/adapter_model.safetensors", std::ios::binary);
+    out.write(reinterpret_cast<const char*>(header.data()),
+              static_cast<std::streamsize>(header.size()));
+    for (const tensor::TensorView& view : views) {
+      out.write(reinterpret_cast<const char*>(view.data.data()),
+                static_cast<std::streamsize>(view.data.size()));
+    }
+  };
+  float& value = weights_.data()[grid_.TensorOffset(1)];
+  const float good = std::exchange(value, std::numeric_limits<float>::quiet_NaN());
+  write();
+  ASSERT_TRUE(AdapterFolder::Open(folder_).ok()) << "values are looked at when they are read";
+  ExpectRefused(config, "tensor '" + grid_.tensors()[1].name + "' has a value that is not finite");
+  value = good;
+  views[1].dtype = tensor::DType::kI32;
+  write();
+  ExpectRefused(config, "is I32");
+  views = WeightViews(grid_, weights_.span());
+  const std::vector<float> more(3);
+  views.push_back(
+      {"base_model.model.score.weight", tensor::DType::kF32, {3}, std::as_bytes(std::span(more))});
+  write();
+  ExpectRefused(config, "no place in the network for 'base_model.model.score.weight'");
 }
 
 TEST_F(HfAdapter, AFolderWithOtherThingsIsLeftAlone) {

@@ -61,6 +61,7 @@ struct RunSpec {
 struct RunFile {
   std::string model_preset = "nano";
   std::string model_from;  ///< folder of the model that the run starts from; empty = drawn weights
+  std::string tune_from;   ///< folder of the adapter that is trained further; empty = a new one
   std::string sync_preset = "loom-short";
   RunSpec spec;
   LocalConfig local;
@@ -85,21 +86,28 @@ std::vector<std::string> SyncPresetNames();
 
 /// What a run.toml takes from the model folder that it names.
 struct StartModel {
-  model::ModelConfig config;  ///< context is the longest one; positions 0
+  model::ModelConfig config;  ///< context is the longest one; positions 0; no tuning
   std::string tokenizer;      ///< path of its tokenizer.json
 };
-/// Finds it; [local] of the same run.toml says where the run's own copy may be.
-using OpenStart =
-    std::function<Result<StartModel>(const std::string& from, const LocalConfig& local)>;
+/// What folders say that a run.toml names; [local] of the same file tells where the run's own
+/// copies may be.
+struct OpenStart {
+  std::function<Result<StartModel>(const std::string& from, const LocalConfig& local)> model;
+  /// The tuning of an adapter, which has to belong to the network.
+  std::function<Result<model::Tuning>(const std::string& from, const model::ModelConfig& network,
+                                      const LocalConfig& local)>
+      adapter;
+};
 
 /// Parses run.toml; file_name only names it in errors. Relative data paths and local.dir are left
 /// as they are. The vocabulary may still be 0 (the tokenizer decides). Of a run that starts from a
-/// model, `open` gives what its folder says (start_model.h); without it such a run is refused.
+/// model or an adapter, `open` gives what its folder says (start_model.h); without it such a run
+/// is refused.
 Result<RunFile> ParseRun(std::string_view toml, std::string_view file_name,
                          const OpenStart& open = {});
 /// The same of a file. Relative paths of the corpus and of a tokenizer.json are meant from the
-/// folder that holds the file, and come back as seen from the current one; model.from comes back
-/// absolute. `open` is OpenStartModel unless given.
+/// folder that holds the file, and come back as seen from the current one; model.from and tune.from
+/// come back absolute. `open` is OpenStartModel and OpenStartAdapter unless given.
 Result<RunFile> LoadRun(const std::string& path, const OpenStart& open = {});
 
 /// Checks what no single key can: sizes that must fit each other. Fills what follows from others:

@@ -132,6 +132,9 @@ const std::vector<Key>& Table() {
        .max = 16777216,
        .optional = true},
 
+      {"tune", "from", SLOT(tune_from), false,
+       "Folder of a LoRA adapter in PEFT's format that is trained further: rank, alpha and modules "
+       "are its own (docs/models.md). \"\" = new additions"},
       {.table = "tune",
        .name = "freeze",
        .slot = SLOT(spec.model.tuning.freeze),

@@ -62,6 +62,7 @@ class RunParser {
     } else {
       DeriveModelSizes();
     }
+    LOOM_RETURN_IF_ERROR(TakeAdapter(document));
     LOOM_RETURN_IF_ERROR(DeriveTuning(document));
     DeriveSync();
     DeriveMomentum();
@@ -166,13 +167,10 @@ class RunParser {
                 "model.preset stands beside model.from, whose model has sizes of its own",
                 "leave one of them out");
     }
-    if (!open_) {
-      return At(from->line, Code::kInvalid, "model.from cannot be read here",
-                "it belongs into the run.toml of a new run");
-    }
+    if (!open_.model) return CannotRead(*from, "model.from");
     if (const TomlValue* dir = Given(document, "local", "dir"))
       LOOM_RETURN_IF_ERROR(ApplyKey(*Find("local", "dir"), *dir));
-    auto opened = open_(run_.model_from, run_.local);
+    auto opened = open_.model(run_.model_from, run_.local);
     if (!opened) {
       return std::move(opened).error().Context(fmt::format("{}:{}: model.from", file_, from->line));
     }
@@ -215,6 +213,55 @@ class RunParser {
     asked.tuning = std::move(tuning);
     if (!set_.contains("data.tokenizer")) run_.spec.data.tokenizer = start_->tokenizer;
     return {};
+  }
+
+  /// The adapter that is trained further, where [tune] names one: no other key of [tune] may say
+  /// something else than it.
+  Status TakeAdapter(const TomlTable& document) {
+    const TomlValue* from = Given(document, "tune", "from");
+    if (from == nullptr) return {};
+    LOOM_RETURN_IF_ERROR(ApplyKey(*Find("tune", "from"), *from));
+    if (run_.tune_from.empty()) return {};
+    if (!start_) {
+      return At(from->line, Code::kInvalid,
+                "tune.from names an adapter, but the run starts from nothing",
+                "name the folder of the model that it belongs to with [model] from");
+    }
+    if (!open_.adapter) return CannotRead(*from, "tune.from");
+    const auto own = open_.adapter(run_.tune_from, run_.spec.model, run_.local);
+    if (!own) {
+      return Error(own.error()).Context(fmt::format("{}:{}: tune.from", file_, from->line));
+    }
+    RunFile of_adapter = run_;
+    of_adapter.spec.model.tuning = *own;
+    for (const Key& key : Keys()) {
+      const TomlValue* given = Given(document, "tune", key.name);
+      if (key.table != "tune" || given == nullptr || key.name == "from") continue;
+      if (FormatValue(key, run_) == FormatValue(key, of_adapter)) continue;
+      if (key.name == "lora_targets" && SameModules(of_adapter)) continue;
+      return At(given->line, Code::kInvalid,
+                fmt::format("tune.{} = {}, the adapter of tune.from has {}", key.name,
+                            FormatValue(key, run_), FormatValue(key, of_adapter)),
+                "leave it out: it follows from tune.from");
+    }
+    model::Tuning& asked = run_.spec.model.tuning;
+    const std::vector<std::string> targets =
+        set_.contains("tune.lora_targets") ? asked.lora_targets : own->lora_targets;
+    asked = *own;
+    asked.lora_targets = targets;
+    return {};
+  }
+
+  /// Whether the targets here mean the modules of the adapter, whatever their order and form.
+  bool SameModules(const RunFile& of_adapter) const {
+    model::ModelConfig here = of_adapter.spec.model;
+    here.tuning.lora_targets = run_.spec.model.tuning.lora_targets;
+    return model::ParameterShapes(here) == model::ParameterShapes(of_adapter.spec.model);
+  }
+
+  Error CannotRead(const TomlValue& from, std::string_view key) const {
+    return At(from.line, Code::kInvalid, fmt::format("{} cannot be read here", key),
+              "it belongs into the run.toml of a new run");
   }
 
   static const TomlValue* Given(const TomlTable& document, std::string_view table,
@@ -404,7 +451,7 @@ class RunParser {
       return At(value.line, Code::kInvalid, "[tune] stands there, but the run starts from nothing",
                 "name a model's folder with [model] from, or leave [tune] out");
     }
-    if (tuning.lora_rank == 0) return {};
+    if (tuning.lora_rank == 0 || !run_.tune_from.empty()) return {};
     if (!set_.contains("tune.lora_alpha"))
       tuning.lora_alpha = 2 * static_cast<float>(tuning.lora_rank);
     if (!set_.contains("tune.lora_targets"))
@@ -488,11 +535,18 @@ Result<RunFile> LoadRun(const std::string& path, const OpenStart& open) {
   const auto absolute = [&](const std::string& given) {
     return std::filesystem::absolute(folder / given).lexically_normal().string();
   };
-  const auto open_there = [&](const std::string& from, const LocalConfig& local) {
-    return open ? open(absolute(from), local) : OpenStartModel(absolute(from), local);
+  OpenStart there;
+  there.model = [&](const std::string& from, const LocalConfig& local) {
+    return open.model ? open.model(absolute(from), local) : OpenStartModel(absolute(from));
   };
-  LOOM_ASSIGN(RunFile run, ParseRun(text, path, open_there));
-  if (!run.model_from.empty()) run.model_from = absolute(run.model_from);
+  there.adapter = [&](const std::string& from, const model::ModelConfig& network,
+                      const LocalConfig& local) {
+    return open.adapter ? open.adapter(absolute(from), network, local)
+                        : OpenStartAdapter(absolute(from), network);
+  };
+  LOOM_ASSIGN(RunFile run, ParseRun(text, path, there));
+  for (std::string* from : {&run.model_from, &run.tune_from})
+    if (!from->empty()) *from = absolute(*from);
   const auto resolve = [&](std::string& given) {
     if (std::filesystem::path(given).is_relative()) given = (folder / given).string();
   };
@@ -508,8 +562,10 @@ std::string WriteRun(const RunFile& run) {
       ApplyModelPreset(run.model_preset, base) && ApplySyncPreset(run.sync_preset, base);
   LOOM_CHECK(presets, "presets {} and {}", run.model_preset, run.sync_preset);
   const bool started = !run.model_from.empty();
-  if (started)
+  if (started) {
     base.spec.model = model::ForContext(run.spec.model, model::NumPositions(run.spec.model));
+    base.spec.model.tuning = {};
+  }
   std::string out =
       "# A run of loom. Lines that start with # show a key at its default. The tables [model], "
       "[data],\n"

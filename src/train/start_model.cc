@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "train/hf_adapter.h"
 #include "train/hf_folder.h"
 #include "train/hf_texts.h"
 #include "train/spec_keys.h"
@@ -55,9 +56,24 @@ std::string FirstDifference(const model::ModelConfig& found, const model::ModelC
   return "it is another model";
 }
 
+Status ReadAdapterWeights(const std::string& folder, const model::ModelConfig& config,
+                          const agreed::TileGrid& grid, std::span<float> weights) {
+  LOOM_ASSIGN(const AdapterFolder opened, AdapterFolder::Open(folder));
+  LOOM_ASSIGN(const model::ModelConfig found, opened.For(config));
+  const bool same = found.tuning.lora_rank == config.tuning.lora_rank &&
+                    found.tuning.lora_alpha == config.tuning.lora_alpha &&
+                    model::ParameterShapes(found) == grid.tensors();
+  if (!same) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("adapter '{}' has other additions than the run trains", folder),
+                     "the folder was changed since the run began");
+  }
+  return opened.ReadWeights(grid, weights);
+}
+
 }  // namespace
 
-Result<StartModel> OpenStartModel(const std::string& folder, const LocalConfig&) {
+Result<StartModel> OpenStartModel(const std::string& folder) {
   const auto open = [&]() -> Result<StartModel> {
     LOOM_ASSIGN(const std::string text, ReadFile(InFolder(folder, kHfConfig), kMaxHfJsonBytes));
     StartModel model;
@@ -68,6 +84,13 @@ Result<StartModel> OpenStartModel(const std::string& folder, const LocalConfig&)
   auto model = open();
   if (!model) return std::move(model).error().Context(fmt::format("model folder '{}'", folder));
   return model;
+}
+
+Result<model::Tuning> OpenStartAdapter(const std::string& folder,
+                                       const model::ModelConfig& network) {
+  LOOM_ASSIGN(const AdapterFolder opened, AdapterFolder::Open(folder));
+  LOOM_RETURN_IF_ERROR(opened.For(network));
+  return opened.tuning;
 }
 
 Status FitTokenizer(RunFile& run, const data::Tokenizer& tokenizer) {
@@ -98,10 +121,11 @@ Status ReadStartWeights(const std::string& folder, const model::ModelConfig& con
   return opened.ReadWeights(grid, weights);
 }
 
-Status FirstWeights(const RunSpec& spec, const std::string& folder, const agreed::TileGrid& grid,
+Status FirstWeights(const RunSpec& spec, const StartFolders& from, const agreed::TileGrid& grid,
                     std::span<float> weights) {
-  if (!folder.empty() && spec.model.tuning.lora_rank == 0)
-    return ReadStartWeights(folder, spec.model, grid, weights);
+  if (!from.adapter.empty()) return ReadAdapterWeights(from.adapter, spec.model, grid, weights);
+  if (!from.model.empty() && spec.model.tuning.lora_rank == 0)
+    return ReadStartWeights(from.model, spec.model, grid, weights);
   model::InitWeights(spec.model, grid, spec.sync.seed, weights);
   return {};
 }

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "agreed/random.h"
+#include "train/hf_adapter.h"
 #include "train/hf_folder.h"
 
 namespace loom::train {
@@ -53,6 +54,20 @@ class StartModelTest : public ::testing::Test {
         ExportHfFolder(root_ + "/model", config, *grid, weights_.span(), *data::Tokenizer::Bytes());
     ASSERT_TRUE(done.ok()) << done.error().ToString();
   }
+  void ExportAdapterFor(const model::Tuning& tuning) {
+    model::ModelConfig config = Small();
+    config.tuning = tuning;
+    adapter_grid_ = model::MakeGrid(config).value();
+    adapter_ = agreed::FlatBuffer(adapter_grid_.flat_size());
+    for (std::size_t t = 0; t < adapter_grid_.tensors().size(); ++t) {
+      agreed::FillNormal(adapter_.span().subspan(adapter_grid_.TensorOffset(t),
+                                                 adapter_grid_.tensors()[t].Numel()),
+                         7, t, 1.0F);
+    }
+    const Status done =
+        ExportAdapter(root_ + "/adapter", {config, adapter_grid_, adapter_.span(), "base"});
+    ASSERT_TRUE(done.ok()) << done.error().ToString();
+  }
   Result<RunFile> Load(const std::string& toml) const {
     std::ofstream(root_ + "/run.toml") << toml;
     return LoadRun(root_ + "/run.toml");
@@ -65,6 +80,8 @@ class StartModelTest : public ::testing::Test {
 
   std::string root_;
   agreed::FlatBuffer weights_;
+  agreed::TileGrid adapter_grid_;
+  agreed::FlatBuffer adapter_;
 };
 
 TEST_F(StartModelTest, TheFoldersModelIsTheRuns) {
@@ -151,6 +168,74 @@ TEST_F(StartModelTest, OnlyTheModelsOwnVocabularyFits) {
   refused = FitTokenizer(*run, **as_many);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("id 0"), std::string::npos) << refused.error().message;
+}
+
+TEST_F(StartModelTest, AnAdaptersTuningIsTheRuns) {
+  ExportAdapterFor({{}, 4, 12, {"q_proj", "down_proj"}});
+  const std::string from = "[model]\nfrom = \"model\"\ncontext = 16\n[tune]\nfrom = \"adapter\"\n";
+  const auto run = Load(from);
+  ASSERT_TRUE(run.ok()) << run.error().ToString();
+  EXPECT_EQ(run->tune_from, root_ + "/adapter");
+  EXPECT_EQ(run->spec.model.tuning, (model::Tuning{{}, 4, 12, {"down_proj", "q_proj"}}));
+  EXPECT_EQ(run->spec.model.context, 16U);
+  EXPECT_TRUE(ParseCanonicalSpec(CanonicalSpec(run->spec)).ok());
+
+  for (const char* fits : {"lora_rank = 4\n", "lora_alpha = 12\n",
+                           "lora_targets = [\"q_proj\", \"mlp.down_proj\"]\n"}) {
+    const auto same = Load(from + fits);
+    ASSERT_TRUE(same.ok()) << same.error().ToString();
+    EXPECT_EQ(model::ParameterShapes(same->spec.model), model::ParameterShapes(run->spec.model));
+  }
+  const std::vector<std::pair<std::string, std::vector<std::string>>> cases = {
+      {"lora_rank = 8\n", {"run.toml:6", "tune.lora_rank = 8", "has 4", "leave it out"}},
+      {"lora_rank = 0\n", {"tune.lora_rank = 0", "has 4"}},
+      {"lora_alpha = 8\n", {"tune.lora_alpha = 8", "has 12"}},
+      {"lora_targets = [\"q_proj\"]\n",
+       {"tune.lora_targets = [\"q_proj\"]", "has [\"down_proj\", \"q_proj\"]"}},
+      {"freeze = [\"*\"]\n", {"tune.freeze = [\"*\"]", "has []"}},
+  };
+  for (const auto& [key, says] : cases) {
+    const std::string said = Refused(from + key);
+    for (const std::string& part : says) EXPECT_NE(said.find(part), std::string::npos) << said;
+  }
+  EXPECT_NE(Refused("[tune]\nfrom = \"adapter\"\n").find("[model] from"), std::string::npos);
+  const std::string nowhere = Refused("[model]\nfrom = \"model\"\n[tune]\nfrom = \"none\"\n");
+  EXPECT_NE(nowhere.find("run.toml:4: tune.from: "), std::string::npos) << nowhere;
+  EXPECT_NE(nowhere.find(root_ + "/none/adapter_config.json"), std::string::npos) << nowhere;
+}
+
+TEST_F(StartModelTest, ARunThatTunesIsWrittenAsItIs) {
+  ExportAdapterFor({{}, 4, 12, {"q_proj", "down_proj"}});
+  for (const char* tune : {"from = \"adapter\"\n", "lora_rank = 2\n", "freeze = [\"*norm*\"]\n"}) {
+    const auto run = Load("[model]\nfrom = \"model\"\n[tune]\n" + std::string(tune));
+    ASSERT_TRUE(run.ok()) << run.error().ToString();
+    const auto again = Load(WriteRun(*run));
+    ASSERT_TRUE(again.ok()) << again.error().ToString();
+    EXPECT_EQ(CanonicalSpec(again->spec), CanonicalSpec(run->spec));
+    EXPECT_EQ(again->tune_from, run->tune_from);
+  }
+}
+
+TEST_F(StartModelTest, TheFirstWeightsAreTheAdaptersInAnyLayout) {
+  ExportAdapterFor({{}, 4, 12, {"q_proj", "down_proj"}});
+  auto run = Load("[model]\nfrom = \"model\"\n[tune]\nfrom = \"adapter\"\n");
+  ASSERT_TRUE(run.ok()) << run.error().ToString();
+  const auto grid = agreed::TileGrid::Make(model::ParameterShapes(run->spec.model), 256).value();
+  agreed::FlatBuffer read(grid.flat_size());
+  const StartFolders from{run->model_from, run->tune_from};
+  const Status done = FirstWeights(run->spec, from, grid, read.span());
+  ASSERT_TRUE(done.ok()) << done.error().ToString();
+  ASSERT_EQ(grid.tensors(), adapter_grid_.tensors());
+  for (std::size_t t = 0; t < grid.tensors().size(); ++t) {
+    EXPECT_TRUE(std::equal(read.data() + grid.TensorOffset(t),
+                           read.data() + grid.TensorOffset(t) + grid.tensors()[t].Numel(),
+                           adapter_.data() + adapter_grid_.TensorOffset(t)))
+        << grid.tensors()[t].name;
+  }
+  run->spec.model.tuning.lora_alpha = 3;
+  const Status refused = FirstWeights(run->spec, from, grid, read.span());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("other additions"), std::string::npos);
 }
 
 TEST_F(StartModelTest, WeightsAreThoseOfTheFolderAndOfNoOtherModel) {

@@ -19,7 +19,8 @@ except ImportError:
     peft = None
 
 LORA = '[tune]\nlora_rank = 4\nlora_alpha = 16\n'
-INVALID = 3
+INVALID = 3  # exit codes, docs/cli.md
+CONFLICT = 11
 
 
 class LoraTest(RunTest):
@@ -95,6 +96,10 @@ class LoraTest(RunTest):
             config = json.load(file)
         self.assertTrue(config["fan_in_fan_out"])
         self.assertEqual(config["target_modules"], ["c_attn", "mlp.c_proj"])
+        os.rename(self.model_path, self.path("away"))  # the run has its own; another file is still another run
+        self.loom("train", toml, "--dir", self.path("alone"))
+        untuned = self.run_toml(20, "", 'preset = "allreduce"\nworkers = 2\n')
+        self.assertIn("tune.lora_rank", self.loom("train", untuned, "--dir", self.path("alone"), code=CONFLICT).stderr)
 
     @unittest.skipIf(peft is None, "skipped: no peft")
     def test_an_adapter_of_pefts_is_merged(self):
