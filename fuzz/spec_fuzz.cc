@@ -25,8 +25,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto first = train::ParseCanonicalSpec(before);
   if (!fuzz::Good(first)) return 0;
   fuzz::Expect(train::CanonicalSpec(first.value()) == before, "an accepted spec is canonical");
-  fuzz::Expect(train::DiffSpecs(before, before).empty(), "a spec does not differ from itself");
-  (void)train::DiffSpecs(before, after);
+  fuzz::Expect(train::ChangesOf(before, before).empty(), "a spec does not differ from itself");
+  (void)train::ChangesOf(before, after);
   (void)train::TokensPerStep(first.value());
   const auto amended = train::ReadAmended(before, after);
   const bool taken = fuzz::Good(amended);

@@ -56,16 +56,16 @@ Status CheckSameRun(const train::RunFile& asked, const node::Node& node, const s
   spec.data.paths = run.spec.data.paths;
   LOOM_RETURN_IF_ERROR(train::ResolveSpec(spec));
   const auto differences =
-      train::DiffSpecs(train::CanonicalSpec(spec), train::CanonicalSpec(run.spec));
+      train::ChangesOf(train::CanonicalSpec(spec), train::CanonicalSpec(run.spec));
   if (differences.empty()) return {};
   // What follows from others comes behind it.
-  const auto of_length = std::ranges::find_if(
-      differences, [](const std::string& line) { return line.starts_with("sync.rounds:"); });
+  const auto of_length = std::ranges::find(differences, "sync.rounds", &train::SettingChange::key);
   const bool length = of_length != differences.end();
+  const train::SettingChange& first = length ? *of_length : differences.front();
   return MakeError(Code::kConflict,
-                   fmt::format("{} holds a run with other settings (ours: run.toml's, theirs: that "
-                               "run's): {}",
-                               dir, length ? *of_length : differences[0]),
+                   fmt::format("{} holds a run with other settings: {} is {} in run.toml, {} in "
+                               "that run",
+                               dir, first.key, first.before, first.after),
                    length ? "loom amend sync.rounds=N changes a living run; one that has finished "
                             "goes on as a new run from its model (loom export, [model] from)"
                           : hint);

@@ -25,7 +25,7 @@ json::Array ToJson(const collab::Range& range) {
 /// `settings`: those until the order.
 json::Object ToJson(const collab::Order& order, ByteView settings) {
   json::Array changed;
-  for (const node::SettingChange& c : node::ChangesOf(settings, order.settings)) {
+  for (const train::SettingChange& c : node::ChangesBy(order, settings)) {
     changed.emplace_back(json::Object{{"key", json::Value(c.key)},
                                       {"before", json::Value(c.before)},
                                       {"after", json::Value(c.after)}});

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 
 #include "base/nearest.h"
 #include "crypto/hash.h"
@@ -175,6 +176,15 @@ std::vector<std::string_view> Lines(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return lines;
+}
+
+/// Calls take(key, value) for each line of a canonical text.
+template <class Take>
+void ForEachSetting(std::string_view text, Take&& take) {
+  for (const std::string_view line : Lines(text)) {
+    const std::size_t equals = line.find(" = ");
+    if (equals != std::string_view::npos) take(line.substr(0, equals), line.substr(equals + 3));
+  }
 }
 
 }  // namespace
@@ -406,33 +416,25 @@ Result<RunSpec> ReadAmended(std::string_view before, std::string_view after) {
 
 Hash SpecHash(const RunSpec& spec) { return crypto::Sha256(AsBytes(CanonicalSpec(spec))); }
 
-std::vector<std::string> DiffSpecs(std::string_view ours, std::string_view theirs) {
-  const auto split = [](std::string_view line) {
-    const std::size_t at = line.find(" = ");
-    return at == std::string_view::npos ? std::pair(line, std::string_view{})
-                                        : std::pair(line.substr(0, at), line.substr(at + 3));
+std::vector<SettingChange> ChangesOf(std::string_view before, std::string_view after) {
+  constexpr std::string_view kDefault = "its default";
+  std::map<std::string_view, std::string_view> was;
+  ForEachSetting(before, [&](std::string_view key, std::string_view value) { was[key] = value; });
+  std::vector<SettingChange> changes;
+  const auto changed = [&](std::string_view key, std::string_view old, std::string_view value) {
+    changes.push_back({std::string(key), std::string(old), std::string(value)});
   };
-  std::vector<std::string> out;
-  const auto our_lines = Lines(ours);
-  const auto their_lines = Lines(theirs);
-  const auto find = [&](const auto& lines, std::string_view key) -> std::string_view {
-    for (const auto line : lines) {
-      if (split(line).first == key) return split(line).second;
+  ForEachSetting(after, [&](std::string_view key, std::string_view value) {
+    const auto old = was.find(key);
+    if (old == was.end()) {
+      changed(key, kDefault, value);
+      return;
     }
-    return "nothing";
-  };
-  for (const auto line : our_lines) {
-    const auto [key, value] = split(line);
-    const std::string_view other = find(their_lines, key);
-    if (other != value) out.push_back(fmt::format("{}: ours {}, theirs {}", key, value, other));
-  }
-  for (const auto line : their_lines) {
-    const auto [key, value] = split(line);
-    if (find(our_lines, key) == "nothing" && value != "nothing") {
-      out.push_back(fmt::format("{}: ours nothing, theirs {}", key, value));
-    }
-  }
-  return out;
+    if (old->second != value) changed(key, old->second, value);
+    was.erase(old);
+  });
+  for (const auto& [key, value] : was) changed(key, value, kDefault);
+  return changes;
 }
 
 }  // namespace loom::train

@@ -133,8 +133,16 @@ std::string CanonicalSpec(const RunSpec& spec);
 /// Reads exactly what CanonicalSpec writes; anything else is an error that names the line.
 Result<RunSpec> ParseCanonicalSpec(std::string_view text);
 Hash SpecHash(const RunSpec& spec);
-/// The lines in which two specs differ, as "table.key: ours VALUE, theirs VALUE".
-std::vector<std::string> DiffSpecs(std::string_view ours, std::string_view theirs);
+/// One key whose values differ, both as canonical texts write them.
+struct SettingChange {
+  std::string key;  ///< "optim.lr"
+  std::string before;
+  std::string after;
+  bool operator==(const SettingChange&) const = default;
+};
+/// What differs between two canonical texts, in the order of `after`; then what only `before` has.
+/// A key that one of them lacks has its default there.
+std::vector<SettingChange> ChangesOf(std::string_view before, std::string_view after);
 
 /// The spec with other values, given as run.toml gives them ("[sync]\nrounds = 500"). Errors: keys
 /// that a living run cannot change, and what ParseRun says.

@@ -324,9 +324,20 @@ TEST(Spec, CanonicalRoundTripAndHash) {
   EXPECT_EQ(SpecHash(other.spec), SpecHash(run.spec)) << "a peer's own settings are not agreed";
   other.spec.optim.schedule.peak = 0.2F;
   EXPECT_NE(SpecHash(other.spec), SpecHash(run.spec));
-  const auto differences = DiffSpecs(text, CanonicalSpec(other.spec));
-  ASSERT_EQ(differences.size(), 1u);
-  EXPECT_EQ(differences[0], "optim.lr: ours 0.1, theirs 0.2");
+  EXPECT_EQ(ChangesOf(text, CanonicalSpec(other.spec)),
+            (std::vector<SettingChange>{{"optim.lr", "0.1", "0.2"}}));
+}
+
+TEST(Spec, ChangesNameEveryKeyThatDiffers) {
+  const std::string_view before =
+      "loom-spec 1\noptim.lr = 0.002\nsync.beta = 7\nsync.rounds = 100\n";
+  const std::string_view after =
+      "loom-spec 1\noptim.lr = 0.001\nsync.alpha = 3\nsync.rounds = 100\n";
+  const std::vector<SettingChange> expected{{"optim.lr", "0.002", "0.001"},
+                                            {"sync.alpha", "its default", "3"},
+                                            {"sync.beta", "7", "its default"}};
+  EXPECT_EQ(ChangesOf(before, after), expected);
+  EXPECT_TRUE(ChangesOf(before, before).empty());
 }
 
 TEST(Spec, CanonicalRefusesEveryOtherText) {
