@@ -194,7 +194,7 @@ std::pair<double, double> Overfit(const InnerConfig& inner, float lr, bool tie) 
   std::vector<std::int32_t> ids;
   for (int i = 0; i < 2 * 17; ++i) ids.push_back((i * i + 3 * i) % 17);
   double first = 0, last = 0;
-  for (int step = 0; step < 80; ++step) {
+  for (int step = 0; step < 160; ++step) {
     ZeroGradients(g.span());
     last = model->ForwardBackward(ids, 2, 16, 1.0f / 32).value().nll / 32;
     if (step == 0) first = last;
@@ -210,7 +210,7 @@ std::pair<double, double> Overfit(const InnerConfig& inner, float lr, bool tie) 
 
 TEST(InnerOptimizerTest, OverfitsATinyBatch) {
   ASSERT_TRUE(tensor::ConfigureRuntime({1, true}).ok());
-  const float rates[] = {1e-2f, 1.0f, 0.3f, 1e-2f};
+  const float rates[] = {1e-2f, 0.7f, 0.15f, 1e-2f};  // far from where they diverge
   for (std::size_t i = 0; i < std::size(kConfigs); ++i) {
     SCOPED_TRACE(agreed::InnerKindName(kConfigs[i].kind));
     for (const bool tie : {true, false}) {
