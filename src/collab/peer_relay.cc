@@ -118,7 +118,7 @@ void Peer::OnRelay(const PeerId& from, Relay& relay, Time now, Effects& out) {
   std::uint64_t& newest = relays_heard_[{relay.from, IsBulk(relay)}];
   if (relay.number <= newest) return;
   newest = relay.number;
-  auto message = DecodeMessage(relay.type, MakeBlob(relay.payload));
+  auto message = DecodeMessage(relay.type, MakeBlob(std::move(relay.payload)));
   if (!message || std::holds_alternative<Relay>(*message)) return;
   Dispatch(relay.from, *message, now, out);
 }

@@ -227,6 +227,7 @@ void Peer::BeginRound(Time now, Effects& out) {
   if (ReturnsToOwnVote(out)) return;
   RoundStart start;
   start.voter = voter_;
+  if (voter_.id.round <= head.body.round) restore_.voted_bytes.reset();  // that round is over
   start.voted_bytes = restore_.voted_bytes;
   // In the round in which it ended it may have committed already: the same work done again takes
   // another time, and so is another commitment. Nobody can have seen that of one who is alone, and

@@ -262,9 +262,7 @@ Missing RoundMachine::WhatIsMissing() const {
           missing.parts.push_back({commitment, *run});
       }
     }
-    if (fix_ && gather_->missing > 0) {
-      missing.reduced = NotGathered();
-    }
+    if (fix_ && gather_->missing > 0) missing.reduced = NotGathered();
   }
   for (const Member& m : parent_.body.members) {
     const auto& votes = agreement_.votes();

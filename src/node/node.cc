@@ -11,6 +11,7 @@
 #include "node/compute.h"
 #include "node/owner_key.h"
 #include "train/evaluate.h"
+#include "train/plan.h"
 
 namespace loom::node {
 namespace {
@@ -198,7 +199,7 @@ void Node::BuildTransport(const RunId& run) {
   transport.control_caps = {64U << 20, {}};
   transport.bulk_caps = {8U << 20, {}};
   transport.control_queue = 256U << 20;
-  transport.bulk_queue = 8U << 20;  // the next of what waits in the outbox
+  transport.bulk_queue = train::kLinkQueueBytes;  // the next of what waits in the outbox
   transport.hello = ToBytes(AsBytes(options_.invite_token));
   transport_ = std::make_unique<net::Transport>(reactor_, key_, std::move(transport), *this);
   transport_->SetAdmitHello([this](const net::PeerInfo& peer) { return AdmitPeer(peer); });

@@ -187,6 +187,9 @@ class Node final : public net::TransportEvents {
   void CarryOne(collab::CutWork& cut);
   void CarryOne(collab::Serve& serve);
   void ServeData(const PeerId& to, const swarm::GetObjects& get);
+  std::optional<collab::Message> DataPiece(const Hash& id) const;  ///< storage thread
+  /// Sends what is found on the storage thread; nothing: no answer. False: the thread is busy.
+  bool Answer(const PeerId& to, std::function<std::optional<collab::Message>()> find);
   void CarryOne(collab::Tell& tell);
   void TellOwner(const collab::Event& event);
   /// The canonical settings until the record of `round`.

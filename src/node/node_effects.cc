@@ -142,16 +142,10 @@ void Node::CarryOne(collab::Reload&) {
 }
 
 void Node::CarryOne(collab::Serve& serve) {
-  const bool posted = storage_->Post([this, serve] {
+  const bool posted = Answer(serve.to, [this, serve] {
     std::optional<collab::Message> found;
-    if (serve.from == collab::Serve::From::kObjects && data_) {
-      if (auto piece = data_->Read(serve.id))
-        found = swarm::ObjectData{serve.id, MakeBlob(std::move(*piece))};
-    }
-    if (!found) found = disk_->Answer(serve);
-    if (!found) return;
-    auto answer = std::make_shared<collab::Message>(std::move(*found));
-    reactor_.Post([this, to = serve.to, answer] { SendCore(to, std::move(*answer)); });
+    if (serve.from == collab::Serve::From::kObjects) found = DataPiece(serve.id);
+    return found ? std::move(found) : disk_->Answer(serve);
   });
   if (!posted && serve.from != collab::Serve::From::kRecords)
     SendCore(serve.to, swarm::NotHere{{serve.id}, true});
@@ -161,14 +155,24 @@ void Node::CarryOne(collab::Serve& serve) {
 void Node::ServeData(const PeerId& to, const swarm::GetObjects& get) {
   if (!data_) return SendCore(to, swarm::NotHere{get.ids, true});
   for (const Hash& id : get.ids) {
-    const bool posted = storage_->Post([this, to, id] {
-      auto answer = std::make_shared<collab::Message>(swarm::NotHere{{id}, true});
-      if (auto piece = data_->Read(id))
-        *answer = swarm::ObjectData{id, MakeBlob(std::move(*piece))};
-      reactor_.Post([this, to, answer] { SendCore(to, std::move(*answer)); });
-    });
-    if (!posted) SendCore(to, swarm::NotHere{{id}, true});
+    const swarm::NotHere busy{{id}, true};
+    if (!Answer(to, [this, id, busy] { return DataPiece(id).value_or(busy); })) SendCore(to, busy);
   }
+}
+
+std::optional<collab::Message> Node::DataPiece(const Hash& id) const {
+  auto piece = data_ ? data_->Read(id) : std::nullopt;
+  if (!piece) return std::nullopt;
+  return swarm::ObjectData{id, MakeBlob(std::move(*piece))};
+}
+
+bool Node::Answer(const PeerId& to, std::function<std::optional<collab::Message>()> find) {
+  return storage_->Post([this, to, find = std::move(find)] {
+    auto found = find();
+    if (!found) return;
+    auto answer = std::make_shared<collab::Message>(std::move(*found));
+    reactor_.Post([this, to, answer] { SendCore(to, std::move(*answer)); });
+  });
 }
 
 void Node::TellOwner(const collab::Event& e) {

@@ -45,15 +45,15 @@ bool IsOfCorpus(const DataFile& file) { return LiesIn(file, kDataFolder); }
 
 /// A file whose source gives another one, or none any more.
 Error CannotRebuild(const std::string& path, const DataFile& file, const train::RunFile& run,
-                    const std::optional<Error>& why) {
+                    const Status& made) {
   const std::string source = IsOfModel(file)     ? fmt::format("model folder '{}'", run.model_from)
                              : IsOfAdapter(file) ? fmt::format("adapter '{}'", run.tune_from)
                                                  : "corpus";
   return MakeError(
       Code::kCorrupt,
       fmt::format("{} is damaged or missing, and {}", path,
-                  why ? "cannot be made again: " + why->message
-                      : fmt::format("the {} gives another one", source)),
+                  made ? fmt::format("the {} gives another one", source)
+                       : "cannot be made again: " + made.error().message),
       IsOfCorpus(file)
           ? "the corpus was changed since the run began: bring back its old text or the file"
           : fmt::format("bring back the {} that the run began with, or a copy of the file",
@@ -63,24 +63,16 @@ Error CannotRebuild(const std::string& path, const DataFile& file, const train::
 Result<std::vector<std::string>> RebuildInto(const std::string& scratch,
                                              const std::vector<DataFile>& missing,
                                              const train::RunFile& source, const std::string& dir) {
-  std::optional<Error> no_model, no_adapter;
-  if (std::ranges::any_of(missing, IsOfModel)) {
-    if (auto kept = KeepModel(source, scratch); !kept) no_model = std::move(kept).error();
-  }
-  if (std::ranges::any_of(missing, IsOfAdapter)) {
-    if (auto kept = KeepAdapter(source, scratch); !kept) no_adapter = std::move(kept).error();
-  }
+  Status model, adapter;
+  if (std::ranges::any_of(missing, IsOfModel)) model = KeepModel(source, scratch);
+  if (std::ranges::any_of(missing, IsOfAdapter)) adapter = KeepAdapter(source, scratch);
   if (std::ranges::any_of(missing, IsOfCorpus))
     LOOM_RETURN_IF_ERROR(data::BuildDataset(source.spec.data, DataPath(scratch)));
   for (const DataFile& file : missing) {
     const auto ref = RefOf(InFolder(scratch, file.name));
-    if (!ref || *ref != file.ref) {
-      const std::optional<Error> none;
-      return CannotRebuild(InFolder(dir, file.name), file, source,
-                           IsOfModel(file)     ? no_model
-                           : IsOfAdapter(file) ? no_adapter
-                                               : none);
-    }
+    if (ref && *ref == file.ref) continue;
+    const Status made = IsOfModel(file) ? model : IsOfAdapter(file) ? adapter : Status();
+    return CannotRebuild(InFolder(dir, file.name), file, source, made);
   }
   std::vector<std::string> rebuilt;
   for (const DataFile& file : missing) {

@@ -14,14 +14,11 @@ namespace {
 /// Measured with a tiny model: mostly libtorch's relocated data and its operators' registry.
 constexpr std::uint64_t kBaseBytes = 85'000'000;
 
-/// Of each link's queue; what waits for its turn there takes nothing of its own.
-constexpr std::uint64_t kLinkBytes = 8U << 20;
-
 /// Own contributions, those of others that are combined here, the result of the reduce, and what is
-/// on its way.
+/// on its way: what waits for its turn there takes nothing of its own.
 std::uint64_t EncodedBytes(std::uint64_t own, std::uint64_t payload, std::uint64_t peers) {
   const std::uint64_t part = own / peers;
-  return own + (peers - 1) * (part + std::min(part, kLinkBytes)) + payload;
+  return own + (peers - 1) * (part + std::min(part, kLinkQueueBytes)) + payload;
 }
 
 /// In exact mode a host sends one sum of all its units, of several in int64; the founder begins

@@ -9,6 +9,9 @@
 
 namespace loom::train {
 
+/// What a link's queue holds, encoded, of the bulk that waits for it.
+inline constexpr std::uint64_t kLinkQueueBytes = 8U << 20;
+
 /// Bytes of one peer: its anonymous memory at the peak, files that are mapped not counted.
 struct RunPlan {
   std::uint64_t parameters = 0;  ///< trained
